@@ -116,8 +116,8 @@ def _cron_job() -> dict[str, Any]:
 
 def _replayed(quick: bool) -> float:
     """Seconds for a workload of the size of the published GPU trace, made from a seed."""
-    from bayplan.simulation.replay import Arrival, Workload, replay
-    from bayplan.simulation.replay_traces import arrival_of, node_of
+    from bayplan.simulation.replay.run import Arrival, Workload, replay
+    from bayplan.simulation.replay.traces import arrival_of, node_of
 
     chance = random.Random(1)
     nodes = tuple(
@@ -172,7 +172,7 @@ def _measured(*arguments: str) -> tuple[float, float]:
 def write_copy(path: Path, nodes: int, pods: int, *, cpu: str, memory: str) -> None:
     """A copy of a made-up cluster of such nodes."""
     from bayplan.api.types import meta_v1
-    from bayplan.simulation.copies import ClusterCopy, to_bytes
+    from bayplan.simulation.snapshots.snapshot import ClusterSnapshot, to_bytes
 
     amounts: dict[str, Any] = {"cpu": cpu, "memory": memory, "pods": "110"}
     made_nodes = [
@@ -202,4 +202,4 @@ def write_copy(path: Path, nodes: int, pods: int, *, cpu: str, memory: str) -> N
         )
         for number in range(pods)
     ]
-    path.write_bytes(to_bytes(ClusterCopy({"Node": made_nodes, "Pod": made_pods})))
+    path.write_bytes(to_bytes(ClusterSnapshot({"Node": made_nodes, "Pod": made_pods})))

@@ -29,7 +29,7 @@ def test_importing_it_loads_nothing() -> None:
 
 
 @pytest.fixture
-def cluster() -> bayplan.ClusterCopy:
+def cluster() -> bayplan.ClusterSnapshot:
     amounts: dict[str, str | int | float] = {"cpu": "4", "memory": "8Gi", "pods": "110"}
     nodes = [
         core_v1.Node(
@@ -50,10 +50,10 @@ def cluster() -> bayplan.ClusterCopy:
         metadata=meta_v1.ObjectMeta(name="huge", namespace="default", uid="2"),
         spec=core_v1.PodSpec(containers=(core_v1.Container(name="main", image="huge", resources=huge),)),
     )
-    return bayplan.ClusterCopy({"Node": nodes, "Pod": [placed, pending]})
+    return bayplan.ClusterSnapshot({"Node": nodes, "Pod": [placed, pending]})
 
 
-def test_capacity_shows_itself(cluster: bayplan.ClusterCopy, tmp_path: Path) -> None:
+def test_capacity_shows_itself(cluster: bayplan.ClusterSnapshot, tmp_path: Path) -> None:
     answer = bayplan.capacity(cluster, requests={"cpu": "1"})
     assert answer.result.room.total == 7
     assert "7 more pods" in repr(answer)
@@ -65,8 +65,8 @@ def test_capacity_shows_itself(cluster: bayplan.ClusterCopy, tmp_path: Path) -> 
         bayplan.capacity(cluster)
 
 
-def test_what_is_large_shows_what_it_is_in_a_line(cluster: bayplan.ClusterCopy) -> None:
-    assert repr(cluster) == "<ClusterCopy: Node 2, Pod 2>"
+def test_what_is_large_shows_what_it_is_in_a_line(cluster: bayplan.ClusterSnapshot) -> None:
+    assert repr(cluster) == "<ClusterSnapshot: Node 2, Pod 2>"
     workload = bayplan.workload_on(cluster.of("Node"), [bayplan.Arrival(0.0, cluster.of("Pod")[0], lasts=5.0)])
     assert repr(workload) == "<Workload: 1 pods come to 2 nodes>"
     objects = [*cluster.of("Node"), cluster.of("Pod")[0]]
@@ -75,7 +75,7 @@ def test_what_is_large_shows_what_it_is_in_a_line(cluster: bayplan.ClusterCopy) 
     assert "Insufficient cpu" in repr(bayplan.evaluate(objects, cluster.of("Pod")[1]))
 
 
-def test_the_other_questions(cluster: bayplan.ClusterCopy) -> None:
+def test_the_other_questions(cluster: bayplan.ClusterSnapshot) -> None:
     assert "huge" in repr(bayplan.fix(cluster, "default/huge"))
     assert [step.node for step in bayplan.consolidate(cluster).result.steps] in (["a"], ["b"])
     moved = bayplan.simulate(cluster, bayplan.Drain(("a",)))
@@ -83,7 +83,7 @@ def test_the_other_questions(cluster: bayplan.ClusterCopy) -> None:
     assert "all went well" in repr(moved)
 
 
-def test_workloads(cluster: bayplan.ClusterCopy) -> None:
+def test_workloads(cluster: bayplan.ClusterSnapshot) -> None:
     arrivals = [bayplan.Arrival(float(number), cluster.of("Pod")[0], lasts=5.0) for number in range(1)]
     workload = bayplan.workload_on(cluster.of("Node"), arrivals)
     assert bayplan.replay(workload).result.placed == 1

@@ -77,6 +77,15 @@ ABANDONED: Final[dict[str, dict[str, str]]] = {
         "way": "plugin_plan",
         "wide_scores": "cross_node_scores",
     },
+    "src/bayplan/simulation": {
+        "Allowance": "QuotaLimits",
+        "ClusterCopy": "ClusterSnapshot",
+        "CopyError": "SnapshotError",
+        "Missing": "UncreatedPods",
+        "allowance": "quota_limits",
+        "front": "facade",
+        "missing_pods": "uncreated_pods",
+    },
     "src/bayplan/store": {
         "Begun": "PendingWrite",
         "under_way": "pending",

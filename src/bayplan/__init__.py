@@ -31,11 +31,11 @@ if TYPE_CHECKING:
         Taint,
         Upgrade,
     )
-    from bayplan.simulation.copies import ClusterCopy
-    from bayplan.simulation.front import Answer, capacity, compare, consolidate, fix, read, replay, simulate
-    from bayplan.simulation.recording import read_recording
-    from bayplan.simulation.replay import Arrival, Workload
-    from bayplan.simulation.replay_traces import read_nodes, read_pods, workload_on
+    from bayplan.simulation.facade import Answer, capacity, compare, consolidate, fix, read, replay, simulate
+    from bayplan.simulation.replay.run import Arrival, Workload
+    from bayplan.simulation.replay.traces import read_nodes, read_pods, workload_on
+    from bayplan.simulation.snapshots.recording import read_recording
+    from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
     from bayplan.simulation.virtual_cluster import VirtualCluster
     from bayplan.support.virtual_time import run
 
@@ -52,8 +52,8 @@ _HOMES = {
         "Taint",
         "Upgrade",
     ),
-    "bayplan.simulation.copies": ("ClusterCopy",),
-    "bayplan.simulation.front": (
+    "bayplan.simulation.snapshots.snapshot": ("ClusterSnapshot",),
+    "bayplan.simulation.facade": (
         "Answer",
         "capacity",
         "compare",
@@ -63,9 +63,9 @@ _HOMES = {
         "replay",
         "simulate",
     ),
-    "bayplan.simulation.recording": ("read_recording",),
-    "bayplan.simulation.replay": ("Arrival", "Workload"),
-    "bayplan.simulation.replay_traces": ("read_nodes", "read_pods", "workload_on"),
+    "bayplan.simulation.snapshots.recording": ("read_recording",),
+    "bayplan.simulation.replay.run": ("Arrival", "Workload"),
+    "bayplan.simulation.replay.traces": ("read_nodes", "read_pods", "workload_on"),
     "bayplan.simulation.virtual_cluster": ("VirtualCluster",),
     "bayplan.support.virtual_time": ("run",),
 }
@@ -77,7 +77,7 @@ __all__ = [
     "Answer",
     "Apply",
     "Arrival",
-    "ClusterCopy",
+    "ClusterSnapshot",
     "Cordon",
     "DeleteNode",
     "Drain",

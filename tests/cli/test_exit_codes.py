@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from bayplan.cli.exit_codes import MEANINGS, failure_of
 from bayplan.cli.main import VERBS, main
-from bayplan.simulation.copies import to_bytes
+from bayplan.simulation.snapshots.snapshot import to_bytes
 from bayplan.testing.builders import node, pod
 from tests.simulation.objects import copy_of, owned, set_of
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from bayplan.api.types import core_v1
 from bayplan.cli.explain import Target, target_of
 from bayplan.cli.main import main
-from bayplan.simulation.copies import to_bytes
+from bayplan.simulation.snapshots.snapshot import to_bytes
 from bayplan.testing.builders import node, pod, taint
 from bayplan.testing.handle import ClusterHandle
 from tests.simulation.objects import copy_of, owned, running, set_of

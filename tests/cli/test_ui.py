@@ -16,7 +16,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from bayplan.simulation.copies import to_bytes
+from bayplan.simulation.snapshots.snapshot import to_bytes
 from bayplan.testing.cluster import eventually
 from tests.ui.page import small_copy
 

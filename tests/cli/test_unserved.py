@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bayplan.cli.main import main
-from bayplan.simulation.copies import to_bytes
+from bayplan.simulation.snapshots.snapshot import to_bytes
 from bayplan.testing.builders import node
 from tests.simulation.objects import copy_of
 

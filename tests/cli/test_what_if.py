@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from bayplan.cli.main import main
-from bayplan.simulation.copies import to_bytes
+from bayplan.simulation.snapshots.snapshot import to_bytes
 from bayplan.testing.builders import node, pod
 from tests.simulation.objects import copy_of, owned, running, set_of
 

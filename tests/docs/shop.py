@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bayplan.simulation.copies import to_bytes
-from bayplan.simulation.readers_live import read_live
+from bayplan.simulation.readers.live import read_live
+from bayplan.simulation.snapshots.snapshot import to_bytes
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support.virtual_time import run
 from tests.docs.pages import ROOT

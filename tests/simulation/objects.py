@@ -6,13 +6,13 @@ import random
 from typing import Any
 
 from bayplan.api.types import apps_v1, core_v1, meta_v1, policy_v1
-from bayplan.simulation.copies import KINDS, ClusterCopy, unique
+from bayplan.simulation.snapshots.snapshot import KINDS, ClusterSnapshot, unique
 from bayplan.testing.builders import node, owner, pod, pod_status, replica_set, selector, taint, toleration
 
 
-def copy_of(*objects: Any) -> ClusterCopy:
+def copy_of(*objects: Any) -> ClusterSnapshot:
     """A copy with these objects."""
-    return ClusterCopy(unique((KINDS.of_type(type(obj)), obj) for obj in objects), taken_at="2026-01-02T03:04:05Z")
+    return ClusterSnapshot(unique((KINDS.of_type(type(obj)), obj) for obj in objects), taken_at="2026-01-02T03:04:05Z")
 
 
 def running(name: str, node_name: str, **fields: Any) -> core_v1.Pod:
@@ -45,7 +45,7 @@ def budget(name: str, allowed: int, labels: dict[str, str]) -> policy_v1.PodDisr
     )
 
 
-def random_cluster(seed: int) -> tuple[ClusterCopy, core_v1.Pod]:
+def random_cluster(seed: int) -> tuple[ClusterSnapshot, core_v1.Pod]:
     """A cluster with labels, taints, images, affinities and spread, and a pod that asks for some of that."""
     chance = random.Random(seed)
     zones = ("eu-1a", "eu-1b", "eu-1c")

@@ -10,16 +10,16 @@ from bayplan.cluster.storage import NAME
 from bayplan.controllers.cluster_autoscaler_rules import SAFE_VOLUMES
 from bayplan.controllers.volume_binder import PROVISIONER
 from bayplan.scheduler import evaluate
-from bayplan.simulation.anonymize import Anonymizer, anonymized
-from bayplan.simulation.consolidate_rules import local_volume
-from bayplan.simulation.copies import ClusterCopy, LeftOut, to_bytes
-from bayplan.simulation.copies_revive import revived
 from bayplan.simulation.observer import workload_of
+from bayplan.simulation.questions.consolidate_rules import local_volume
+from bayplan.simulation.snapshots.anonymize import Anonymizer, anonymized
+from bayplan.simulation.snapshots.revival import revived
+from bayplan.simulation.snapshots.snapshot import ClusterSnapshot, LeftOut, to_bytes
 from bayplan.testing.builders import container, deployment, node, owner, pod
 from tests.simulation.objects import budget, copy_of, owned, random_cluster, running, set_of
 
 
-def feasible(copy: ClusterCopy, asked: core_v1.Pod) -> tuple[set[str], list[str]]:
+def feasible(copy: ClusterSnapshot, asked: core_v1.Pod) -> tuple[set[str], list[str]]:
     decision = evaluate([one for one in copy.flat() if one is not asked], asked)
     fits = {name for name, code in zip(decision.names, decision.codes.tolist(), strict=False) if code == 0 and name}
     return fits, decision.best if decision.scheduled else []

@@ -12,10 +12,10 @@ from bayplan.api.validation.profiles import MIRROR
 from bayplan.controllers.cluster_autoscaler_rules import SAFE_TO_EVICT, SCALE_DOWN_DISABLED
 from bayplan.scheduler import Planner
 from bayplan.scheduler.planner_relocation import use_of_nodes
-from bayplan.simulation.consolidate import Consolidation, consolidate
-from bayplan.simulation.consolidate_rules import Rules
-from bayplan.simulation.copies import ClusterCopy
-from bayplan.simulation.copies_planner import fresh
+from bayplan.simulation.questions.consolidate import Consolidation, consolidate
+from bayplan.simulation.questions.consolidate_rules import Rules
+from bayplan.simulation.snapshots.planner import fresh
+from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 from bayplan.testing.builders import node, owner
 from tests.simulation.objects import budget, copy_of, owned, random_cluster, running, set_of
 
@@ -24,7 +24,7 @@ def why(answer: Consolidation, name: str) -> str:
     return next((one.why[0] for one in answer.kept if one.node == name), "")
 
 
-def two_nodes(**fields: object) -> ClusterCopy:
+def two_nodes(**fields: object) -> ClusterSnapshot:
     """Node a with one pod that fits on b."""
     web = set_of("web")
     return copy_of(node("a"), node("b"), web, owned(web, "web-1", "a", cpu="1", **fields))

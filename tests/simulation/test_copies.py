@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from bayplan.api.codec import encode
-from bayplan.simulation.copies import FORMAT, ClusterCopy, CopyError, LeftOut, from_bytes, to_bytes
-from bayplan.simulation.copies_older import current_form
-from bayplan.simulation.readers import read
+from bayplan.simulation.readers.reading import read
+from bayplan.simulation.snapshots.older_versions import current_form
+from bayplan.simulation.snapshots.snapshot import FORMAT, ClusterSnapshot, LeftOut, SnapshotError, from_bytes, to_bytes
 from bayplan.testing.builders import namespace, node
 from tests.simulation.objects import copy_of, random_cluster, running
 
@@ -34,31 +34,31 @@ def test_equal_copies_give_equal_files() -> None:
 
 def test_a_newer_format_is_refused_and_says_so() -> None:
     header = msgspec.json.encode({"format": FORMAT, "version": 99, "counts": {}})
-    with pytest.raises(CopyError, match=r"format version 99 is newer than 1.*update bayplan"):
+    with pytest.raises(SnapshotError, match=r"format version 99 is newer than 1.*update bayplan"):
         from_bytes(header + b"\n", "old.bayplan")
 
 
 def test_a_file_that_was_cut_off_is_refused() -> None:
     lines = gzip.decompress(to_bytes(copy_of(node("a"), node("b")))).splitlines()
-    with pytest.raises(CopyError, match="1 of 2 objects of kind Node"):
+    with pytest.raises(SnapshotError, match="1 of 2 objects of kind Node"):
         from_bytes(b"\n".join(lines[:-1]), "copy")
 
 
 def test_a_damaged_file_is_refused(tmp_path) -> None:  # type: ignore[no-untyped-def]
     file = tmp_path / "copy"
     file.write_bytes(to_bytes(copy_of(node("a")))[:-12])
-    with pytest.raises(CopyError, match="damaged or cut off"):
+    with pytest.raises(SnapshotError, match="damaged or cut off"):
         read(file)
 
 
 def test_secrets_in_a_file_are_not_read() -> None:
-    data = gzip.decompress(to_bytes(ClusterCopy()))
+    data = gzip.decompress(to_bytes(ClusterSnapshot()))
     data += b'{"kind":"Secret","apiVersion":"v1","metadata":{"name":"s","namespace":"default"}}\n'
     assert from_bytes(data, "copy").counts() == {}
 
 
 def test_objects_of_versions_served_no_more_are_read() -> None:
-    data = gzip.decompress(to_bytes(ClusterCopy()))
+    data = gzip.decompress(to_bytes(ClusterSnapshot()))
     data += b'{"kind":"PodDisruptionBudget","apiVersion":"policy/v1beta1","metadata":{"name":"b","namespace":"x"},"spec":{"selector":{},"minAvailable":1}}\n'
     budget = from_bytes(data, "copy").of("PodDisruptionBudget")[0]
     assert (budget.spec.min_available, budget.spec.selector) == (1, None)

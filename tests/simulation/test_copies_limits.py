@@ -15,17 +15,17 @@ from bayplan.api.types import autoscaling_v2, core_v1
 from bayplan.cli.main import main
 from bayplan.cluster.apply import apply_manifests
 from bayplan.simulation.actions import Apply, Scale
-from bayplan.simulation.anonymize import anonymized
-from bayplan.simulation.compare import workload_of_copy
-from bayplan.simulation.copies import ClusterCopy, to_bytes
-from bayplan.simulation.copies import from_tree as object_of
-from bayplan.simulation.copies_planner import pod_named
-from bayplan.simulation.copies_thin import thin
-from bayplan.simulation.fixes import fixes_for
-from bayplan.simulation.missing import Missing
-from bayplan.simulation.readers import read
-from bayplan.simulation.readers_live import read_live
-from bayplan.simulation.what_if import Outcome, simulate
+from bayplan.simulation.fixes.search import fixes_for
+from bayplan.simulation.questions.what_if import Outcome, simulate
+from bayplan.simulation.readers.live import read_live
+from bayplan.simulation.readers.reading import read
+from bayplan.simulation.replay.compare import workload_of_copy
+from bayplan.simulation.snapshots.anonymize import anonymized
+from bayplan.simulation.snapshots.planner import pod_named
+from bayplan.simulation.snapshots.snapshot import ClusterSnapshot, to_bytes
+from bayplan.simulation.snapshots.snapshot import from_tree as object_of
+from bayplan.simulation.snapshots.thinning import thin
+from bayplan.simulation.uncreated_pods import UncreatedPods
 from bayplan.testing.cluster import running_cluster
 from tests.simulation.test_what_if import copy_of, node, workload
 
@@ -71,7 +71,7 @@ def plain(name: str, replicas: int) -> dict[str, Any]:
     return made
 
 
-def applied(copy: ClusterCopy, *objects: dict[str, Any], **how: Any) -> Outcome:
+def applied(copy: ClusterSnapshot, *objects: dict[str, Any], **how: Any) -> Outcome:
     return simulate(copy, [Apply(tuple((Path("new.yaml"), obj) for obj in objects))], **how)
 
 
@@ -207,7 +207,7 @@ class TestAutoscalers:
 
 
 def test_names_are_made_up_and_references_hold() -> None:
-    copy = ClusterCopy()
+    copy = ClusterSnapshot()
     trees = [
         limit_range(cpu="1", **{"acme.example/disk": "2"}),
         quota(
@@ -276,7 +276,7 @@ def test_missing_pods_say_so_in_plain_data(tmp_path: Path) -> None:
     copy = copy_of(tmp_path, node("a", "z"), quota(pods="0"))
     outcome = applied(copy, workload("web", 1))
     assert outcome.to_dict()["missing"][0]["workload"] == "default/Deployment/web"
-    assert isinstance(outcome.missing[0], Missing)
+    assert isinstance(outcome.missing[0], UncreatedPods)
 
 
 def test_a_copy_of_a_live_cluster_goes_on_within_its_limits(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bayplan.api.types import apps_v1, autoscaling_v2, core_v1
-from bayplan.simulation.copies import COPIED, KINDS, ClusterCopy, CopyError, from_tree
-from bayplan.simulation.copies_older import older_versions
-from bayplan.simulation.readers import read
+from bayplan.simulation.readers.reading import read
+from bayplan.simulation.snapshots.older_versions import older_versions
+from bayplan.simulation.snapshots.snapshot import COPIED, KINDS, ClusterSnapshot, SnapshotError, from_tree
 
 TEMPLATE = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": []}}
 
@@ -196,7 +196,7 @@ def test_servers_of_other_releases_are_asked_newest_first() -> None:
     assert older_versions(KINDS.of_type(core_v1.Node)) == ()
 
 
-def dump(tmp_path: Path, *objects: tuple[str, str]) -> ClusterCopy:
+def dump(tmp_path: Path, *objects: tuple[str, str]) -> ClusterSnapshot:
     file = tmp_path / "m.json"
     items = [
         {"apiVersion": version, "kind": kind, "metadata": {"name": f"{number}"}}
@@ -227,7 +227,7 @@ def test_versions_that_cannot_be_read_are_named_once_each(tmp_path: Path) -> Non
     [("apps/v1", "Deploymnt", "Deployment in apps/v1"), ("app/v1", "Deployment", "Deployment in apps/v1")],
 )
 def test_a_misspelt_kind_is_an_error(api_version: str, kind: str, right: str, tmp_path: Path) -> None:
-    with pytest.raises(CopyError, match=rf"m\.json: document 1: items\[1\]: .*did you mean {right}\?"):
+    with pytest.raises(SnapshotError, match=rf"m\.json: document 1: items\[1\]: .*did you mean {right}\?"):
         dump(tmp_path, ("v1", "Node"), (api_version, kind))
 
 

@@ -15,10 +15,10 @@ from bayplan.cluster.settings import ClusterSettings
 from bayplan.controllers.job_indexes import ANNOTATION
 from bayplan.kubelet.simulator.nodes import SILENT
 from bayplan.kubelet.simulator.settings import SimulatorSettings
-from bayplan.simulation.anonymize import anonymized
-from bayplan.simulation.copies import ClusterCopy
-from bayplan.simulation.copies_revive import revived
-from bayplan.simulation.readers_live import read_live
+from bayplan.simulation.readers.live import read_live
+from bayplan.simulation.snapshots.anonymize import anonymized
+from bayplan.simulation.snapshots.revival import revived
+from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 from bayplan.testing.builders import container, deployment, node, owner, pod, selector, template
 from bayplan.testing.cluster import LiveCluster, eventually, running_cluster
 from tests.simulation.objects import copy_of, running
@@ -27,7 +27,7 @@ NOW = 1_767_323_045.0
 
 
 @contextlib.asynccontextmanager
-async def begun_with(copy: ClusterCopy) -> AsyncIterator[LiveCluster]:
+async def begun_with(copy: ClusterSnapshot) -> AsyncIterator[LiveCluster]:
     settings = ClusterSettings(nodes=SimulatorSettings(adopts=True, start_seconds=0.01, stop_seconds=0.01))
     cluster = Cluster(settings, contents=revived(copy, NOW))
     await cluster.start()
@@ -121,7 +121,7 @@ async def _made_again(cluster: LiveCluster, indexes: Any, before: dict[str, str]
     return (await indexes(cluster)).get("0", before["0"]) != before["0"] and await _all_run(cluster, 2)
 
 
-def _without_revisions(copy: ClusterCopy) -> ClusterCopy:
+def _without_revisions(copy: ClusterSnapshot) -> ClusterSnapshot:
     """As what `kubectl get` prints of the usual kinds."""
     revisions = copy.objects.pop("ControllerRevision")
     copy.objects["ControllerRevision"] = []
@@ -174,7 +174,7 @@ async def _refused(cluster: LiveCluster, one: core_v1.Service) -> bool:
     return False
 
 
-def found(copy: ClusterCopy, kind: str) -> list[Any]:
+def found(copy: ClusterSnapshot, kind: str) -> list[Any]:
     return [obj for row, obj in revived(copy, NOW) if row.kind == kind]
 
 
@@ -249,7 +249,7 @@ def storage_class(name: str, mark: str = "") -> storage_v1.StorageClass:
 
 
 def test_a_copy_with_a_default_storage_class_gets_no_second_one() -> None:
-    async def classes(copy: ClusterCopy) -> list[str]:
+    async def classes(copy: ClusterSnapshot) -> list[str]:
         async with begun_with(copy) as cluster:
             return [one.metadata.name for one in (await cluster.client.list(storage_v1.StorageClass)).items]
 

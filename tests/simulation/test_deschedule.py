@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from bayplan.api.types import policy_v1
 from bayplan.cli.main import main
-from bayplan.simulation.copies import ClusterCopy, to_bytes
+from bayplan.simulation.snapshots.snapshot import ClusterSnapshot, to_bytes
 from bayplan.testing.builders import metadata, node, selector
 from tests.simulation.objects import copy_of, owned, set_of
 
@@ -37,7 +37,7 @@ def policy(*configs: dict[str, Any], point: str = "balance", **top: Any) -> dict
     }
 
 
-def crowded(*more: Any) -> ClusterCopy:
+def crowded(*more: Any) -> ClusterSnapshot:
     """Eight pods of half a cpu on one of two nodes with four, and a second workload there that must stay."""
     web, rest = set_of("web", 6), set_of("rest", 2)
     return copy_of(
@@ -53,7 +53,7 @@ def crowded(*more: Any) -> ClusterCopy:
 
 @pytest.fixture
 def ask(tmp_path: Path) -> Any:
-    def asked(copy: ClusterCopy, tree: dict[str, Any], *arguments: str) -> Result:
+    def asked(copy: ClusterSnapshot, tree: dict[str, Any], *arguments: str) -> Result:
         cluster, file = tmp_path / "cluster.bayplan", tmp_path / "policy.yaml"
         cluster.write_bytes(to_bytes(copy))
         file.write_text(yaml.safe_dump(tree))

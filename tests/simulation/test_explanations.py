@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from bayplan.api.types import apps_v1, batch_v1, core_v1, storage_v1
-from bayplan.simulation.copies_planner import QuestionError
 from bayplan.simulation.explanations.base import Explanation
 from bayplan.simulation.explanations.question import explain, kind_explained
 from bayplan.simulation.explanations.refusals import advice_on
 from bayplan.simulation.explanations.summary import wrong_in
+from bayplan.simulation.snapshots.planner import QuestionError
 from bayplan.testing.builders import (
     deployment,
     metadata,

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from bayplan.api.types import core_v1
 from bayplan.cli.main import main
-from bayplan.simulation.fault_plan import Fault, Plan, PlanError, drawn_plan, read_plan
-from bayplan.simulation.fault_trial import run_trial, unfinished
+from bayplan.simulation.faults.plan import Fault, Plan, PlanError, drawn_plan, read_plan
+from bayplan.simulation.faults.trial import run_trial, unfinished
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support.virtual_time import run
 from bayplan.testing.builders import deployment

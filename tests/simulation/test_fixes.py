@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from bayplan.api.types import core_v1
 from bayplan.scheduler import evaluate
-from bayplan.simulation.copies import ClusterCopy
-from bayplan.simulation.fixes import Fixes, fixes_for
+from bayplan.simulation.fixes.search import Fixes, fixes_for
+from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 from bayplan.testing.builders import container, node, pod, selector, taint
 from tests.simulation.objects import copy_of, owned, running, set_of
 
@@ -195,7 +195,7 @@ def test_the_copy_and_the_planner_are_left_as_they_were() -> None:
     assert evaluate(_others(copy), copy.of("Pod")[-1]).to_dict() == before
 
 
-def _others(copy: ClusterCopy) -> list[Any]:
+def _others(copy: ClusterSnapshot) -> list[Any]:
     return [item for item in copy.flat() if item is not copy.of("Pod")[-1]]
 
 

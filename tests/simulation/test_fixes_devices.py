@@ -7,9 +7,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from bayplan.api.types import core_v1, meta_v1, resource_v1
-from bayplan.simulation.copies_planner import planner_of
-from bayplan.simulation.fixes import Fixes, fixes_for
-from bayplan.simulation.fixes_trial import Trial
+from bayplan.simulation.fixes.search import Fixes, fixes_for
+from bayplan.simulation.fixes.trial import Trial
+from bayplan.simulation.snapshots.planner import planner_of
 from bayplan.testing.builders import node, owner, pod
 from tests.simulation.objects import budget, copy_of, running
 

@@ -8,7 +8,7 @@ from bayplan.api.types import coordination_v1, core_v1
 from bayplan.client.transport import Transport
 from bayplan.kubelet.simulator.nodes import LEASE_NAMESPACE, SILENT
 from bayplan.kubelet.simulator.settings import SimulatorSettings
-from bayplan.simulation.faulty_transport import Faults, FaultyTransport
+from bayplan.simulation.faults.transport import Faults, FaultyTransport
 from bayplan.simulation.virtual_cluster import EPOCH, VirtualCluster
 from bayplan.support.clock import LoopClock
 from bayplan.support.randomness import SeededRandomness

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from bayplan.simulation import plots
+from bayplan.simulation.reports import plots
 
 SVG = "{http://www.w3.org/2000/svg}"
 

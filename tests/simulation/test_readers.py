@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bayplan.api.codec import to_tree
-from bayplan.simulation.copies import ClusterCopy, CopyError, to_bytes
-from bayplan.simulation.readers import read
+from bayplan.simulation.readers.reading import read
+from bayplan.simulation.snapshots.snapshot import ClusterSnapshot, SnapshotError, to_bytes
 from bayplan.testing.builders import node, pod
 from tests.simulation.objects import copy_of, running
 
@@ -20,7 +20,7 @@ POD = {"apiVersion": "v1", "kind": "Pod", **to_tree(pod("p"))}
 SECRET = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}
 
 
-def names(copy: ClusterCopy) -> dict[str, list[str]]:
+def names(copy: ClusterSnapshot) -> dict[str, list[str]]:
     return {kind: [one.metadata.name for one in found] for kind, found in copy.objects.items()}
 
 
@@ -71,7 +71,7 @@ def test_a_directory_with_directories(tmp_path: Path) -> None:
 def test_a_broken_manifest_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     write(tmp_path / "a.json", NODE)
     (tmp_path / "b.yaml").write_text("a: [")
-    with pytest.raises(CopyError, match=r"b\.yaml: not valid YAML"):
+    with pytest.raises(SnapshotError, match=r"b\.yaml: not valid YAML"):
         read(tmp_path)
 
 
@@ -107,13 +107,13 @@ def test_a_cluster_info_dump_on_one_stream(tmp_path: Path) -> None:
 
 def test_a_file_that_is_none_of_these(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(CopyError, match="neither a cluster copy nor YAML or JSON"):
+    with pytest.raises(SnapshotError, match="neither a cluster copy nor YAML or JSON"):
         read(tmp_path / "x")
-    with pytest.raises(CopyError, match="No such file"):
+    with pytest.raises(SnapshotError, match="No such file"):
         read(tmp_path / "y")
 
 
 def test_an_object_with_a_wrong_field_is_named(tmp_path: Path) -> None:
     file = write(tmp_path / "p.json", {**POD, "spec": {"containers": "none"}})
-    with pytest.raises(CopyError, match=r"Pod p: .*containers"):
+    with pytest.raises(SnapshotError, match=r"Pod p: .*containers"):
         read(file)

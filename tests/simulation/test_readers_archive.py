@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from bayplan.api.codec import to_tree
-from bayplan.simulation.copies import ClusterCopy, CopyError
-from bayplan.simulation.readers import read
-from bayplan.simulation.readers_archive import Limits
+from bayplan.simulation.readers.archive import Limits
+from bayplan.simulation.readers.reading import read
+from bayplan.simulation.snapshots.snapshot import ClusterSnapshot, SnapshotError
 from bayplan.testing.builders import node, pod
 
 NODE = json.dumps({"apiVersion": "v1", "kind": "Node", **to_tree(node("a"))}).encode()
@@ -58,7 +58,7 @@ def written(tmp_path: Path, data: bytes) -> Path:
     return file
 
 
-def names(copy: ClusterCopy) -> dict[str, list[str]]:
+def names(copy: ClusterSnapshot) -> dict[str, list[str]]:
     return {kind: [one.metadata.name for one in found] for kind, found in copy.objects.items()}
 
 
@@ -88,7 +88,7 @@ def test_a_must_gather(pack: Pack, tmp_path: Path) -> None:
 @every_form
 def test_a_broken_manifest_is_an_error_that_names_archive_and_file(pack: Pack, tmp_path: Path) -> None:
     file = written(tmp_path, pack({"m/b.yaml": b"a: [", "m/a.json": NODE}))
-    with pytest.raises(CopyError, match=r"packed/m/b\.yaml: not valid YAML"):
+    with pytest.raises(SnapshotError, match=r"packed/m/b\.yaml: not valid YAML"):
         read(file)
 
 
@@ -98,7 +98,7 @@ def test_names_lead_nowhere(pack: Pack, tmp_path: Path) -> None:
     place.mkdir(parents=True)
     file = written(place, pack({"../../escaped.json": NODE, "/tmp/x\x1b[31m.yaml": b"a: ["}))
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(CopyError) as caught:
+    with pytest.raises(SnapshotError) as caught:
         read(file)
     assert "\x1b" not in str(caught.value)
     assert sorted(tmp_path.rglob("*")) == before
@@ -130,14 +130,14 @@ def test_links_in_an_archive_are_passed_over(tmp_path: Path) -> None:
 )
 def test_too_much_is_an_error(pack: Pack, limits: Limits, said: str, tmp_path: Path) -> None:
     file = written(tmp_path, pack({"a.json": NODE, "b.txt": b"", "p.json": POD}))
-    with pytest.raises(CopyError, match=said):
+    with pytest.raises(SnapshotError, match=said):
         read(file, limits=limits)
 
 
 @pytest.mark.parametrize("pack", [tar, tgz])
 def test_what_is_only_passed_by_is_bounded_too(pack: Pack, tmp_path: Path) -> None:
     file = written(tmp_path, pack({"huge.log": bytes(1 << 20), "a.json": NODE}))
-    with pytest.raises(CopyError, match="holds more than 100,000 bytes; unpack it"):
+    with pytest.raises(SnapshotError, match="holds more than 100,000 bytes; unpack it"):
         read(file, limits=Limits(archive=100_000))
 
 
@@ -147,7 +147,7 @@ def test_headers_without_end_are_an_error_and_not_kept_in_memory(pack: Pack, tmp
     header.type, header.size = tarfile.XHDTYPE, 1 << 40
     data = header.tobuf(tarfile.GNU_FORMAT) + bytes(3 << 20)
     file = written(tmp_path, data if pack is tar else gzip.compress(data))
-    with pytest.raises(CopyError, match="bytes of headers"):
+    with pytest.raises(SnapshotError, match="bytes of headers"):
         read(file)
 
 
@@ -155,7 +155,7 @@ def test_headers_without_end_are_an_error_and_not_kept_in_memory(pack: Pack, tmp
 def test_an_archive_that_is_cut_off_is_an_error(pack: Pack, tmp_path: Path) -> None:
     noise = json.dumps([str(number * 7919 % 10007) for number in range(20_000)]).encode()
     data = pack({"a.json": NODE, "p.json": POD, "n.json": noise})
-    with pytest.raises(CopyError, match="damaged or cut off"):
+    with pytest.raises(SnapshotError, match="damaged or cut off"):
         read(written(tmp_path, data[: len(data) // 2]))
 
 
@@ -167,7 +167,7 @@ def test_a_damaged_archive_is_an_error_of_ours_or_still_readable(pack: Pack, tmp
         data = bytearray(sound)
         for _ in range(chance.randint(1, 12)):
             data[chance.randrange(min(len(data), chance.choice((1600, 1 << 20))))] = chance.randrange(256)
-        with contextlib.suppress(CopyError):
+        with contextlib.suppress(SnapshotError):
             read(written(tmp_path, bytes(data)))
 
 
@@ -175,15 +175,15 @@ def test_an_encrypted_file_is_an_error_that_says_what_to_do(tmp_path: Path) -> N
     data = bytearray(zipped({"a.json": NODE}))
     data[6] |= 1
     data[data.index(b"PK\x01\x02") + 8] |= 1
-    with pytest.raises(CopyError, match="without a password"):
+    with pytest.raises(SnapshotError, match="without a password"):
         read(written(tmp_path, bytes(data)))
 
 
 @every_form
 def test_an_archive_without_anything_to_read(pack: Pack, tmp_path: Path) -> None:
-    with pytest.raises(CopyError, match=r"no \.yaml, \.yml, \.json files in this archive"):
+    with pytest.raises(SnapshotError, match=r"no \.yaml, \.yml, \.json files in this archive"):
         read(written(tmp_path, pack({"a.txt": NODE})))
-    with pytest.raises(CopyError, match="none of 1 files holds"):
+    with pytest.raises(SnapshotError, match="none of 1 files holds"):
         read(written(tmp_path, pack({"a.json": b'{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}'})))
 
 
@@ -214,7 +214,7 @@ def test_a_zip_archive_on_standard_input_is_bounded(monkeypatch: pytest.MonkeyPa
         buffer = io.BufferedReader(Pipe(zipped({f"{number}.json": NODE for number in range(200)})))
 
     monkeypatch.setattr("sys.stdin", Input)
-    with pytest.raises(CopyError, match="name it as a file"):
+    with pytest.raises(SnapshotError, match="name it as a file"):
         read("-", limits=Limits(file=1000))
 
 
@@ -226,7 +226,7 @@ def test_gzipped_files_alone_and_in_a_directory(tmp_path: Path) -> None:
     (tmp_path / "d" / "a.json.gz").write_bytes(gzip.compress(NODE))
     (tmp_path / "d" / "p.yaml").write_bytes(POD)
     assert names(read(tmp_path / "d")) == {"Node": ["a"], "Pod": ["p"]}
-    with pytest.raises(CopyError, match="larger than 100 bytes"):
+    with pytest.raises(SnapshotError, match="larger than 100 bytes"):
         read(single, limits=Limits(file=100))
 
 

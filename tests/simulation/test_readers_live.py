@@ -11,9 +11,9 @@ import pytest
 from bayplan.api.errors import ApiError, failure
 from bayplan.api.types import core_v1, meta_v1, rbac_v1
 from bayplan.client import Client
-from bayplan.simulation import readers_live
-from bayplan.simulation.copies import COPIED, CopyError
-from bayplan.simulation.readers_live import kind_named, read_live
+from bayplan.simulation.readers import live as readers_live
+from bayplan.simulation.readers.live import kind_named, read_live
+from bayplan.simulation.snapshots.snapshot import COPIED, SnapshotError
 from bayplan.testing.builders import container, deployment, namespace, pod
 from bayplan.testing.cluster import LiveCluster, running_cluster
 from tests.client.transports import Spoiler
@@ -94,7 +94,7 @@ def test_what_may_not_be_read_is_left_out_and_named() -> None:
 def test_whoever_may_read_neither_nodes_nor_pods_is_told_what_to_ask_for() -> None:
     async def main() -> None:
         async with running_cluster(nodes=0) as cluster:
-            with pytest.raises(CopyError, match="ask for get and list on both"):
+            with pytest.raises(SnapshotError, match="ask for get and list on both"):
                 await read_live(cluster.cluster.client("nobody", ()), taken_at=TAKEN)
 
     asyncio.run(main())
@@ -120,7 +120,7 @@ def test_kinds_are_named_as_for_kubectl(name: str) -> None:
 
 
 def test_an_unknown_kind_names_the_nearest_one() -> None:
-    with pytest.raises(CopyError, match="did you mean Deployment"):
+    with pytest.raises(SnapshotError, match="did you mean Deployment"):
         kind_named("Deploymint")
 
 

@@ -14,12 +14,12 @@ from click.testing import CliRunner
 
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.cli.main import main
-from bayplan.simulation.compare import Figure, PriceError, Prices, compare, workload_of_copy
-from bayplan.simulation.gpu_shares import GPU
-from bayplan.simulation.readers import read
-from bayplan.simulation.recording import Recorder, is_recording, read_recording, recorded_kinds
-from bayplan.simulation.replay import Arrival, Workload, replay, stretched
-from bayplan.simulation.replay_traces import MODEL, TraceError, read_nodes, read_pods
+from bayplan.simulation.readers.reading import read
+from bayplan.simulation.replay.compare import Figure, PriceError, Prices, compare, workload_of_copy
+from bayplan.simulation.replay.gpu_shares import GPU
+from bayplan.simulation.replay.run import Arrival, Workload, replay, stretched
+from bayplan.simulation.replay.traces import MODEL, TraceError, read_nodes, read_pods
+from bayplan.simulation.snapshots.recording import Recorder, is_recording, read_recording, recorded_kinds
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support.randomness import SeededRandomness
 from bayplan.support.virtual_time import run

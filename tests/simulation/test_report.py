@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-from bayplan.simulation.capacity import capacity, mix_capacity
-from bayplan.simulation.consolidate import consolidate
-from bayplan.simulation.copies_planner import node_shape
-from bayplan.simulation.fixes import fixes_for
-from bayplan.simulation.report import capacity_page, consolidation_page, fixes_page
+from bayplan.simulation.fixes.search import fixes_for
+from bayplan.simulation.questions.capacity import capacity, mix_capacity
+from bayplan.simulation.questions.consolidate import consolidate
+from bayplan.simulation.reports.page import capacity_page, consolidation_page, fixes_page
+from bayplan.simulation.snapshots.planner import node_shape
 from bayplan.testing.builders import node, pod
 from tests.simulation.objects import copy_of, owned, set_of
 

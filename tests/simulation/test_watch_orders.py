@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayplan.api.types import core_v1, meta_v1
+from bayplan.simulation.faults.watch_orders import LONGEST, LaggingTransport
 from bayplan.simulation.virtual_cluster import VirtualCluster
-from bayplan.simulation.watch_orders import LONGEST, LaggingTransport
 from bayplan.support.clock import LoopClock
 from bayplan.support.randomness import SeededRandomness
 from bayplan.support.virtual_time import run

@@ -26,10 +26,10 @@ from bayplan.simulation.actions import (
     Taint,
     Upgrade,
 )
-from bayplan.simulation.copies import ClusterCopy
-from bayplan.simulation.copies_planner import node_shape
-from bayplan.simulation.readers import read
-from bayplan.simulation.what_if import Outcome, simulate
+from bayplan.simulation.questions.what_if import Outcome, simulate
+from bayplan.simulation.readers.reading import read
+from bayplan.simulation.snapshots.planner import node_shape
+from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 
 
 def node(name: str, zone: str, cpu: str = "4") -> dict[str, Any]:
@@ -67,25 +67,25 @@ def budget(name: str, **limits: Any) -> dict[str, Any]:
     }
 
 
-def copy_of(directory: Path, *objects: dict[str, Any]) -> ClusterCopy:
+def copy_of(directory: Path, *objects: dict[str, Any]) -> ClusterSnapshot:
     for number, obj in enumerate(objects):
         (directory / f"{number}.json").write_text(json.dumps(obj))
     return read(directory)
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> ClusterCopy:
+def shop(tmp_path: Path) -> ClusterSnapshot:
     """Four nodes in two zones with room for 32 pods, of which 20 are there."""
     nodes = [node(f"n{number}", f"z{number % 2}") for number in range(4)]
     return copy_of(tmp_path, *nodes, workload("web", 20), budget("web", maxUnavailable=2))
 
 
-def done(copy: ClusterCopy, *actions: Action, **how: Any) -> Outcome:
+def done(copy: ClusterSnapshot, *actions: Action, **how: Any) -> Outcome:
     return simulate(copy, actions, **how)
 
 
 class TestDrain:
-    def test_pods_come_to_other_nodes(self, shop: ClusterCopy) -> None:
+    def test_pods_come_to_other_nodes(self, shop: ClusterSnapshot) -> None:
         outcome = done(shop, Drain(("n1",)))
         assert outcome.good
         assert outcome.settled
@@ -95,7 +95,7 @@ class TestDrain:
         assert {one.node for one in outcome.departures} == {"n1"}
         assert all(move.came_to not in ("", "n1") for move in outcome.moves())
 
-    def test_a_budget_makes_it_slow_but_is_kept(self, shop: ClusterCopy) -> None:
+    def test_a_budget_makes_it_slow_but_is_kept(self, shop: ClusterSnapshot) -> None:
         outcome = done(shop, Drain(("n1", "n2")))
         (web,) = outcome.workloads
         assert web.name == "default/Deployment/web"
@@ -120,7 +120,7 @@ class TestDrain:
 
 
 class TestOtherActions:
-    def test_a_zone_that_fails_is_left_after_five_minutes(self, shop: ClusterCopy) -> None:
+    def test_a_zone_that_fails_is_left_after_five_minutes(self, shop: ClusterSnapshot) -> None:
         outcome = done(shop, FailZone("z0"))
         (web,) = outcome.workloads
         first = min(one.at for one in outcome.placements)
@@ -133,40 +133,40 @@ class TestOtherActions:
         assert {move.reason for move in outcome.moves()} == {"DeletionByTaintManager"}
         assert sum(not move.came_to for move in outcome.moves()) == 4
 
-    def test_a_node_that_is_deleted_takes_its_pods_with_it(self, shop: ClusterCopy) -> None:
+    def test_a_node_that_is_deleted_takes_its_pods_with_it(self, shop: ClusterSnapshot) -> None:
         outcome = done(shop, DeleteNode("n0"), seconds=900)
         assert outcome.good
         assert "n0" not in outcome.after
         assert sum(outcome.after.values()) == 20
         assert outcome.seconds == 900
 
-    def test_an_upgrade_replaces_every_node(self, shop: ClusterCopy) -> None:
+    def test_an_upgrade_replaces_every_node(self, shop: ClusterSnapshot) -> None:
         outcome = done(shop, Upgrade(surge=2))
         assert outcome.good
         assert set(outcome.after) == {f"n{number}-new" for number in range(4)}
 
-    def test_scaling_beyond_the_room_leaves_pods_pending(self, shop: ClusterCopy) -> None:
+    def test_scaling_beyond_the_room_leaves_pods_pending(self, shop: ClusterSnapshot) -> None:
         outcome = done(shop, Scale("deployment", "default", "web", 40))
         assert len(outcome.pending) == 8
         assert all(one.new and "Insufficient cpu" in one.reason for one in outcome.pending)
         assert outcome.samples[-1].pending == 8
         assert outcome.samples[-1].cpu == pytest.approx(1.0)
 
-    def test_added_nodes_make_room(self, shop: ClusterCopy) -> None:
+    def test_added_nodes_make_room(self, shop: ClusterSnapshot) -> None:
         outcome = done(shop, AddNodes(1, node_shape(shop)), Scale("deployment", "default", "web", 40))
         assert outcome.good
         assert sum(outcome.after.values()) == 40
 
-    def test_a_cordoned_node_takes_no_pods(self, shop: ClusterCopy) -> None:
+    def test_a_cordoned_node_takes_no_pods(self, shop: ClusterSnapshot) -> None:
         outcome = done(shop, Cordon("n0"), Scale("deployment", "default", "web", 24))
         assert outcome.after["n0"] == outcome.before["n0"]
 
-    def test_a_taint_drives_pods_away(self, shop: ClusterCopy) -> None:
+    def test_a_taint_drives_pods_away(self, shop: ClusterSnapshot) -> None:
         outcome = done(shop, Taint("n0", NodeTaint(key="broken", effect="NoExecute")))
         assert "n0" not in outcome.after
         assert {one.reason for one in outcome.departures} == {"DeletionByTaintManager"}
 
-    def test_more_important_pods_preempt(self, shop: ClusterCopy) -> None:
+    def test_more_important_pods_preempt(self, shop: ClusterSnapshot) -> None:
         urgent = {
             "apiVersion": "scheduling.k8s.io/v1",
             "kind": "PriorityClass",
@@ -189,7 +189,7 @@ class TestOtherActions:
             (Upgrade("pool=x"), "no node has the labels pool=x"),
         ],
     )
-    def test_what_is_not_there_is_told(self, shop: ClusterCopy, action: Action, text: str) -> None:
+    def test_what_is_not_there_is_told(self, shop: ClusterSnapshot, action: Action, text: str) -> None:
         with pytest.raises(ActionError, match=text):
             done(shop, action)
 
@@ -199,7 +199,7 @@ def test_a_drain_of_a_name_instead_of_names_is_told() -> None:
         Drain(cast(Any, "n1"))
 
 
-def test_equal_seeds_give_equal_outcomes(shop: ClusterCopy) -> None:
+def test_equal_seeds_give_equal_outcomes(shop: ClusterSnapshot) -> None:
     one, same, other = (done(shop, Drain(("n1",)), seed=seed) for seed in (1, 1, 2))
     assert one == same
     assert one.trace != other.trace
@@ -209,7 +209,7 @@ class TestCommand:
     def run(self, directory: Path, *arguments: str, text: str | None = None) -> Any:
         return CliRunner().invoke(main, ["simulate", "--cluster", str(directory), *arguments], input=text)
 
-    def test_a_drain_as_a_table_and_a_page(self, shop: ClusterCopy, tmp_path: Path) -> None:
+    def test_a_drain_as_a_table_and_a_page(self, shop: ClusterSnapshot, tmp_path: Path) -> None:
         page = tmp_path / "page.html"
         result = self.run(tmp_path, "--drain", "n1", "--html", str(page))
         assert result.exit_code == 0, result.output
@@ -217,12 +217,12 @@ class TestCommand:
         assert "evicted" in result.output
         assert "<svg" in page.read_text()
 
-    def test_a_negative_answer_is_exit_code_1(self, shop: ClusterCopy, tmp_path: Path) -> None:
+    def test_a_negative_answer_is_exit_code_1(self, shop: ClusterSnapshot, tmp_path: Path) -> None:
         result = self.run(tmp_path, "--scale", "deployment/default/web=40", "-o", "json")
         assert result.exit_code == 1
         assert json.loads(result.output)["good"] is False
 
-    def test_manifests_from_standard_input(self, shop: ClusterCopy, tmp_path: Path) -> None:
+    def test_manifests_from_standard_input(self, shop: ClusterSnapshot, tmp_path: Path) -> None:
         result = self.run(tmp_path, "--apply", "-", text=json.dumps(workload("api", 3)))
         assert result.exit_code == 0, result.output
         assert "3 pods placed" in result.output
@@ -238,13 +238,13 @@ class TestCommand:
         ],
     )
     def test_usage_errors_are_exit_code_2(
-        self, shop: ClusterCopy, tmp_path: Path, arguments: tuple[str, ...], text: str
+        self, shop: ClusterSnapshot, tmp_path: Path, arguments: tuple[str, ...], text: str
     ) -> None:
         result = self.run(tmp_path, *arguments)
         assert result.exit_code == 2
         assert text in result.output
 
-    def test_a_node_that_is_not_there_is_exit_code_2(self, shop: ClusterCopy, tmp_path: Path) -> None:
+    def test_a_node_that_is_not_there_is_exit_code_2(self, shop: ClusterSnapshot, tmp_path: Path) -> None:
         result = self.run(tmp_path, "--drain", "n9")
         assert result.exit_code == 2
         assert "there is no node n9" in result.output

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.simulation.copies import ClusterCopy
+from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 
 _POOLS = ("general",) * 7 + ("memory",) * 2 + ("gpu",)
 
 
-def large_copy(nodes: int, pods: int) -> ClusterCopy:
+def large_copy(nodes: int, pods: int) -> ClusterSnapshot:
     """So many nodes in three zones with three pools each, and pods of forty applications on them."""
     names = [f"node-{'abc'[number % 3]}-{number}" for number in range(nodes)]
     made = [_node(name, number) for number, name in enumerate(names)]
     placed = [_pod(number, names[(number * 7919 + number * number % 37) % nodes]) for number in range(pods)]
-    return ClusterCopy({"Node": made, "Pod": placed}, taken_at="2026-01-02T03:04:05Z", source="a large cluster")
+    return ClusterSnapshot({"Node": made, "Pod": placed}, taken_at="2026-01-02T03:04:05Z", source="a large cluster")
 
 
 def _node(name: str, number: int) -> core_v1.Node:

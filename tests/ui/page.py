@@ -13,7 +13,7 @@ import msgspec
 
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.client import Client
-from bayplan.simulation.copies import ClusterCopy
+from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 from bayplan.support.clock import SystemClock
 from bayplan.support.randomness import SystemRandomness
 from bayplan.ui.cluster_source import ClusterSource, CopiedCluster, LiveCluster
@@ -42,7 +42,7 @@ class Page:
 
 @contextlib.asynccontextmanager
 async def page_of(
-    source: Client | ClusterCopy,
+    source: Client | ClusterSnapshot,
     source_options: Sequence[str] = (),
     scheduler: SchedulerState | None = None,
     **settings: Any,
@@ -51,7 +51,7 @@ async def page_of(
     clock, randomness = SystemClock(), SystemRandomness()
     feed = Feed(clock, 0.02)
     cluster: ClusterSource
-    if isinstance(source, ClusterCopy):
+    if isinstance(source, ClusterSnapshot):
         cluster = CopiedCluster(source, feed)
     else:
         cluster = LiveCluster(source, feed, clock=clock, randomness=randomness)
@@ -71,7 +71,7 @@ async def page_of(
         await server.stop()
 
 
-def small_copy() -> ClusterCopy:
+def small_copy() -> ClusterSnapshot:
     """Two nodes, one pod on the first, one that waits, and one whose labels have markup in them."""
     amounts: dict[str, str | int | float] = {"cpu": "4", "memory": "8Gi", "pods": "110"}
     nodes = [
@@ -85,7 +85,7 @@ def small_copy() -> ClusterCopy:
         )
         for name, zone in (("a", "one"), ("b", "two"))
     ]
-    return ClusterCopy({"Node": nodes, "Pod": [made("web", "a"), made("db", "", cpu="9"), made("odd", "b")]})
+    return ClusterSnapshot({"Node": nodes, "Pod": [made("web", "a"), made("db", "", cpu="9"), made("odd", "b")]})
 
 
 def made(name: str, node: str, cpu: str = "1") -> core_v1.Pod:

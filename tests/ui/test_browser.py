@@ -13,7 +13,7 @@ from bayplan.api.types import core_v1
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.kubelet.simulator.settings import SimulatorSettings
-from bayplan.simulation.copies import to_bytes
+from bayplan.simulation.snapshots.snapshot import to_bytes
 from bayplan.testing.builders import container, deployment, pod
 from bayplan.testing.cluster import eventually
 from tests.ui.browser import AXE, Watched, browser_on

@@ -12,7 +12,7 @@ from bayplan.api.types import apps_v1
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.kubelet.simulator.settings import SimulatorSettings
-from bayplan.simulation.copies import to_bytes
+from bayplan.simulation.snapshots.snapshot import to_bytes
 from bayplan.testing.builders import deployment
 from bayplan.testing.cluster import eventually
 from bayplan.ui.errors import RequestError

@@ -14,9 +14,9 @@ from bayplan.cli.output import give, html_option, output_option, scheduler_confi
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Pod
     from bayplan.cluster.unserved import UnservedKinds
-    from bayplan.simulation.capacity import Capacity, MixCapacity
-    from bayplan.simulation.copies import ClusterCopy
-    from bayplan.simulation.copies_planner import NodeShape
+    from bayplan.simulation.questions.capacity import Capacity, MixCapacity
+    from bayplan.simulation.snapshots.planner import NodeShape
+    from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 
 
 @click.command()
@@ -83,10 +83,10 @@ def command(
     answer = _answer(copy, unserved, pod_file, like, asked, mix, replicas, (shape, like_node), scheduler_config)
     warn_unserved(unserved)
     unserved.add_all(copy.unserved)
-    from bayplan.simulation.tables import print_capacity
+    from bayplan.simulation.reports.tables import print_capacity
 
     def page() -> str:
-        from bayplan.simulation.report import capacity_page
+        from bayplan.simulation.reports.page import capacity_page
 
         return capacity_page(copy, answer)
 
@@ -103,7 +103,7 @@ def command(
 
 
 def _answer(
-    copy: ClusterCopy,
+    copy: ClusterSnapshot,
     unserved: UnservedKinds,
     pod_file: str | None,
     like: str | None,
@@ -113,8 +113,8 @@ def _answer(
     nodes: tuple[str | None, str],
     config: Path | None,
 ) -> Capacity | MixCapacity:
-    from bayplan.simulation.capacity import capacity, mix_capacity
-    from bayplan.simulation.copies_planner import fresh, pod_named, pod_of_file, pod_of_requests
+    from bayplan.simulation.questions.capacity import capacity, mix_capacity
+    from bayplan.simulation.snapshots.planner import fresh, pod_named, pod_of_file, pod_of_requests
     from bayplan.support.progress import Progress
 
     with Progress("placing pods", replicas) as progress:
@@ -130,16 +130,16 @@ def _answer(
         return capacity(copy, pod, wanted=replicas, shape=_shape(copy, *nodes), config=config, told=progress.tell)
 
 
-def _shape(copy: ClusterCopy, shape: str | None, like_node: str) -> Callable[[], NodeShape]:
-    from bayplan.simulation.copies_planner import node_shape
+def _shape(copy: ClusterSnapshot, shape: str | None, like_node: str) -> Callable[[], NodeShape]:
+    from bayplan.simulation.snapshots.planner import node_shape
 
     amounts = amounts_in(shape or "")
     return lambda: node_shape(copy, like_node, amounts)
 
 
-def _mix(copy: ClusterCopy, mix: tuple[str, ...], unserved: UnservedKinds) -> list[tuple[Pod, int]]:
+def _mix(copy: ClusterSnapshot, mix: tuple[str, ...], unserved: UnservedKinds) -> list[tuple[Pod, int]]:
     """The pods of a mix and how many of each a set has. Raises UsageError, QuestionError."""
-    from bayplan.simulation.copies_planner import fresh, pod_named, pod_of_file
+    from bayplan.simulation.snapshots.planner import fresh, pod_named, pod_of_file
 
     pods: list[tuple[Any, int]] = []
     for entry in mix:

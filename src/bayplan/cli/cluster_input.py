@@ -17,7 +17,7 @@ from bayplan.support.garbage import collect_seldom
 if TYPE_CHECKING:
     from bayplan.client import Client
     from bayplan.cluster.unserved import UnservedKind
-    from bayplan.simulation.copies import ClusterCopy
+    from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 
 F = TypeVar("F", bound=Callable[..., Any])
 HELP = (
@@ -42,9 +42,9 @@ def cluster_asked(
     include: tuple[str, ...] = (),
     namespaces: tuple[str, ...] = (),
     needs_nodes: bool = True,
-) -> ClusterCopy:
+) -> ClusterSnapshot:
     """The cluster that is meant: a file, or the live one. whole, include, namespaces: as in `read_live`. needs_nodes: whether there is no answer for those who may
-    not read nodes. Raises CopyError, KubeconfigError, TransportError, Unanswerable."""
+    not read nodes. Raises SnapshotError, KubeconfigError, TransportError, Unanswerable."""
     if cluster is not None:
         if kubeconfig is not None or context:
             raise click.UsageError("--cluster is asked instead of a live cluster; leave out --kubeconfig and --context")
@@ -56,10 +56,12 @@ def cluster_asked(
     return copy
 
 
-async def _read_live(client: Client, whole: bool, include: tuple[str, ...], namespaces: tuple[str, ...]) -> ClusterCopy:
-    """All of a live cluster that bears on placement. Raises CopyError, TransportError, Unanswerable."""
+async def _read_live(
+    client: Client, whole: bool, include: tuple[str, ...], namespaces: tuple[str, ...]
+) -> ClusterSnapshot:
+    """All of a live cluster that bears on placement. Raises SnapshotError, TransportError, Unanswerable."""
     from bayplan.api.errors import ApiError
-    from bayplan.simulation.readers_live import read_live
+    from bayplan.simulation.readers.live import read_live
     from bayplan.support.progress import Progress
 
     try:
@@ -78,9 +80,9 @@ async def _read_live(client: Client, whole: bool, include: tuple[str, ...], name
         await client.close()
 
 
-def read_cluster(path: str) -> ClusterCopy:
-    """The cluster that a file shows. What a dump left out is said on standard error. Raises CopyError."""
-    from bayplan.simulation.readers import read
+def read_cluster(path: str) -> ClusterSnapshot:
+    """The cluster that a file shows. What a dump left out is said on standard error. Raises SnapshotError."""
+    from bayplan.simulation.readers.reading import read
     from bayplan.support.progress import Progress
 
     gc.disable()  # what is read is acyclic and stays; looking through it again and again costs more than reading
@@ -95,7 +97,7 @@ def read_cluster(path: str) -> ClusterCopy:
     return copy
 
 
-def warn_left_out(copy: ClusterCopy, limit: int = 5) -> None:
+def warn_left_out(copy: ClusterSnapshot, limit: int = 5) -> None:
     """Say what is missing, on standard error."""
     for one in copy.left_out[:limit]:
         click.echo(f"bayplan: warning: left out {one.what}: {one.why}", err=True)

@@ -11,7 +11,7 @@ from bayplan.cli.output import FILE, Unanswerable, give, html_option, output_opt
 from bayplan.cli.workload_input import read_workload, workload_options
 
 if TYPE_CHECKING:
-    from bayplan.simulation.compare import Prices
+    from bayplan.simulation.replay.compare import Prices
 
 
 @click.command()
@@ -52,9 +52,9 @@ def command(
     The workload is a TRACE; without one, the pods of the cluster, placed anew on its empty nodes.
     """
     from bayplan.cluster.unserved import UnservedKinds
-    from bayplan.simulation.compare import compare
-    from bayplan.simulation.replay_report import comparison_page
-    from bayplan.simulation.replay_tables import print_comparison
+    from bayplan.simulation.replay.compare import compare
+    from bayplan.simulation.replay.report import comparison_page
+    from bayplan.simulation.replay.tables import print_comparison
     from bayplan.support.progress import Progress
 
     if len(configs) > 2:
@@ -77,7 +77,7 @@ def command(
 
 
 def _prices(path: Path | None) -> Prices | None:
-    from bayplan.simulation.compare import PriceError, Prices
+    from bayplan.simulation.replay.compare import PriceError, Prices
 
     if path is None:
         return None

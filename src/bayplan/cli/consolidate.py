@@ -44,9 +44,9 @@ def command(
     Pods move where the scheduler would put them; disruption budgets, owners, local storage and the annotation safe-to-evict are respected. Exit code 0 if a
     node can go, 1 if none can.
     """
-    from bayplan.simulation.consolidate import consolidate
-    from bayplan.simulation.consolidate_rules import Rules
-    from bayplan.simulation.tables import print_consolidation
+    from bayplan.simulation.questions.consolidate import consolidate
+    from bayplan.simulation.questions.consolidate_rules import Rules
+    from bayplan.simulation.reports.tables import print_consolidation
     from bayplan.support.progress import Progress
 
     copy = cluster_asked(cluster, kubeconfig, context)
@@ -57,7 +57,7 @@ def command(
         )
 
     def page() -> str:
-        from bayplan.simulation.report import consolidation_page
+        from bayplan.simulation.reports.page import consolidation_page
 
         return consolidation_page(copy, answer)
 

@@ -176,8 +176,8 @@ class _Story:
     async def _pending(self) -> None:
         from bayplan.api.types import core_v1
         from bayplan.cli.explain import judge
-        from bayplan.simulation.copies_planner import pod_named
-        from bayplan.simulation.readers_live import read_live
+        from bayplan.simulation.readers.live import read_live
+        from bayplan.simulation.snapshots.planner import pod_named
 
         self._scene("A pod that fits nowhere", f"examples/{_TOO_BIG} asks for 6 CPUs")
         await self._apply(_TOO_BIG)

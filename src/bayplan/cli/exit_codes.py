@@ -20,11 +20,11 @@ MEANINGS: Final[dict[str, tuple[type[Failure], str]]] = {
     "bayplan.descheduler.errors.DeschedulerError": (Unanswerable, ""),
     "bayplan.scheduler.errors.SchedulerError": (Unanswerable, ""),
     "bayplan.simulation.actions.ActionError": (Unanswerable, ""),
-    "bayplan.simulation.compare.PriceError": (Unanswerable, ""),
-    "bayplan.simulation.copies.CopyError": (Unanswerable, ""),
-    "bayplan.simulation.copies_planner.QuestionError": (Unanswerable, ""),
-    "bayplan.simulation.fault_plan.PlanError": (Unanswerable, ""),
-    "bayplan.simulation.replay_traces.TraceError": (Unanswerable, ""),
+    "bayplan.simulation.replay.compare.PriceError": (Unanswerable, ""),
+    "bayplan.simulation.snapshots.snapshot.SnapshotError": (Unanswerable, ""),
+    "bayplan.simulation.snapshots.planner.QuestionError": (Unanswerable, ""),
+    "bayplan.simulation.faults.plan.PlanError": (Unanswerable, ""),
+    "bayplan.simulation.replay.traces.TraceError": (Unanswerable, ""),
     "bayplan.cluster.errors.ClusterError": (Failure, ""),
 }
 """Error (or base of errors) -> what it means for whoever asked, and what is added to its message."""

@@ -13,8 +13,8 @@ from bayplan.cli.output import give, html_option, output_option, print_data, sch
 if TYPE_CHECKING:
     from bayplan.scheduler import Decision
     from bayplan.scheduler.planner_reasons import Refusals
-    from bayplan.simulation.copies import ClusterCopy
     from bayplan.simulation.explanations.base import Explanation
+    from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 
 _ROWS = 20
 
@@ -112,7 +112,7 @@ def target_of(text: str, namespace: str) -> Target:
     return Target(kind, namespace, rest) if kind else Target("Pod", first, rest)
 
 
-def _explain_object(copy: ClusterCopy, target: Target, config: Path | None, output: str) -> None:
+def _explain_object(copy: ClusterSnapshot, target: Target, config: Path | None, output: str) -> None:
     """Say why something is as it is that is no pod. Raises QuestionError."""
     from bayplan.simulation.explanations.question import explain
 
@@ -125,12 +125,12 @@ def _explain_object(copy: ClusterCopy, target: Target, config: Path | None, outp
         raise SystemExit(1)
 
 
-def _explain_pod(copy: ClusterCopy, target: Target, config: Path | None, show_all: bool, output: str) -> None:
+def _explain_pod(copy: ClusterSnapshot, target: Target, config: Path | None, show_all: bool, output: str) -> None:
     """Say why a pod is where it is, why it does not run there, or why it is pending. Raises QuestionError."""
     from bayplan.scheduler.errors import SchedulerError
-    from bayplan.simulation.copies_planner import pod_named
     from bayplan.simulation.explanations.pods import told_by_scheduler
     from bayplan.simulation.explanations.question import explain
+    from bayplan.simulation.snapshots.planner import pod_named
 
     key = f"{target.namespace}/{target.name}"
     pod = pod_named(copy, key)
@@ -166,7 +166,7 @@ def _explain_pod(copy: ClusterCopy, target: Target, config: Path | None, show_al
         raise SystemExit(1)
 
 
-def _give_undecided(copy: ClusterCopy, about: Explanation, output: str, node: str = "") -> None:
+def _give_undecided(copy: ClusterSnapshot, about: Explanation, output: str, node: str = "") -> None:
     """Say of a pod about which nobody decides here what is known of it."""
     if output:
         print_data(
@@ -177,7 +177,9 @@ def _give_undecided(copy: ClusterCopy, about: Explanation, output: str, node: st
         _print_explanation(about)
 
 
-def judge(copy: ClusterCopy, pod: Any, config: Path | None, every_reason: bool = False) -> tuple[Decision, Refusals]:
+def judge(
+    copy: ClusterSnapshot, pod: Any, config: Path | None, every_reason: bool = False
+) -> tuple[Decision, Refusals]:
     """The decision about a pod as if it had no node yet, and if wanted every reason of every node. Raises SchedulerError."""
     from bayplan.api.strategies.base import clone
     from bayplan.scheduler import Planner
@@ -191,7 +193,7 @@ def judge(copy: ClusterCopy, pod: Any, config: Path | None, every_reason: bool =
 
 
 def _fix(
-    copy: ClusterCopy,
+    copy: ClusterSnapshot,
     pod: str,
     config: Path | None,
     nodes: tuple[str, dict[str, str]],
@@ -200,14 +202,14 @@ def _fix(
     output: str,
 ) -> None:
     """Say what would place a pod. Raises QuestionError."""
-    from bayplan.simulation.copies_planner import pod_named
-    from bayplan.simulation.fixes import fixes_for
-    from bayplan.simulation.tables import print_fixes
+    from bayplan.simulation.fixes.search import fixes_for
+    from bayplan.simulation.reports.tables import print_fixes
+    from bayplan.simulation.snapshots.planner import pod_named
 
     answer = fixes_for(copy, pod_named(copy, pod), config=config, shape=nodes[0], amounts=nodes[1])
 
     def page() -> str:
-        from bayplan.simulation.report import fixes_page
+        from bayplan.simulation.reports.page import fixes_page
 
         return fixes_page(copy, answer)
 
@@ -224,13 +226,13 @@ def _fix(
 
 
 def _print_explanation(about: Explanation) -> None:
-    from bayplan.simulation.tables import console
+    from bayplan.simulation.reports.tables import console
 
     console().print(about.text(), markup=False)
 
 
 def _print_pod(about: Explanation, decision: Decision, node: str, refusals: Refusals, show_all: bool) -> None:
-    from bayplan.simulation.tables import console
+    from bayplan.simulation.reports.tables import console
 
     out = console()
     if node and not about.good:

@@ -14,8 +14,8 @@ from bayplan.cli.cluster_input import warn_unserved
 from bayplan.cli.output import Failure, output_option, print_data
 
 if TYPE_CHECKING:
-    from bayplan.simulation.fault_plan import Plan
-    from bayplan.simulation.fault_trial import Trial
+    from bayplan.simulation.faults.plan import Plan
+    from bayplan.simulation.faults.trial import Trial
 
 
 @click.command()
@@ -67,7 +67,7 @@ def _quiet() -> Iterator[None]:
 def _read(path: Path | None) -> Plan | None:
     """The plan of a file, if one is named. Raises PlanError, ManifestError."""
     from bayplan.cluster.manifests import read_manifests
-    from bayplan.simulation.fault_plan import read_plan
+    from bayplan.simulation.faults.plan import read_plan
 
     if path is None:
         return None
@@ -77,8 +77,8 @@ def _read(path: Path | None) -> Plan | None:
 
 
 def _traced(plan: Plan | None, seed: int, trace: Path | None) -> Trial:
-    from bayplan.simulation.fault_plan import drawn_plan
-    from bayplan.simulation.fault_trial import run_trial
+    from bayplan.simulation.faults.plan import drawn_plan
+    from bayplan.simulation.faults.trial import run_trial
 
     plan = plan if plan is not None else drawn_plan(seed)
     if trace is None:

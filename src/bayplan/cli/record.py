@@ -58,7 +58,7 @@ async def _record(
 ) -> int:
     from bayplan.api.errors import ApiError
     from bayplan.api.types.core_v1 import Node
-    from bayplan.simulation.recording import Recorder, recorded_kinds
+    from bayplan.simulation.snapshots.recording import Recorder, recorded_kinds
     from bayplan.support.clock import SystemClock
     from bayplan.support.randomness import SystemRandomness
 

@@ -34,9 +34,9 @@ def command(
     1 if not.
     """
     from bayplan.cluster.unserved import UnservedKinds
-    from bayplan.simulation.replay import replay
-    from bayplan.simulation.replay_report import replay_page
-    from bayplan.simulation.replay_tables import print_replay
+    from bayplan.simulation.replay.report import replay_page
+    from bayplan.simulation.replay.run import replay
+    from bayplan.simulation.replay.tables import print_replay
     from bayplan.support.progress import Progress
 
     unserved = UnservedKinds()

@@ -15,7 +15,7 @@ from bayplan.cli.output import FILE, Failure, give, html_option, output_option, 
 
 if TYPE_CHECKING:
     from bayplan.simulation.actions import Action
-    from bayplan.simulation.copies import ClusterCopy
+    from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -88,8 +88,8 @@ def command(
     unserved = UnservedKinds()
     for one in (*copy.unserved, *outcome.unserved):
         unserved.add(one.api_version, one.kind, one.objects)
-    from bayplan.simulation.outcome_report import outcome_page
-    from bayplan.simulation.outcome_tables import print_outcome
+    from bayplan.simulation.reports.outcome_page import outcome_page
+    from bayplan.simulation.reports.outcome_tables import print_outcome
 
     give(
         outcome.to_dict,
@@ -103,10 +103,10 @@ def command(
         raise SystemExit(1)
 
 
-def _run(copy: ClusterCopy, actions: list[Action], lasting: float | None, seed: int, config: Path | None) -> Any:
+def _run(copy: ClusterSnapshot, actions: list[Action], lasting: float | None, seed: int, config: Path | None) -> Any:
     from bayplan.api.errors import ApiError
     from bayplan.cluster.errors import ClusterError
-    from bayplan.simulation.what_if import simulate
+    from bayplan.simulation.questions.what_if import simulate
 
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)  # what controllers try in vain is told by the outcome
@@ -119,7 +119,7 @@ def _run(copy: ClusterCopy, actions: list[Action], lasting: float | None, seed: 
 
 
 def _actions(
-    copy: ClusterCopy,
+    copy: ClusterSnapshot,
     nodes: tuple[int | None, str, str | None],
     steps: dict[str, tuple[Any, ...]],
     upgrade: str | None,
@@ -130,7 +130,7 @@ def _actions(
     from bayplan.cluster.manifests import objects_in, read_manifests
     from bayplan.descheduler.policy_reader import load_policy
     from bayplan.simulation.actions import AddNodes, Apply, Cordon, DeleteNode, Deschedule, Drain, FailZone, Upgrade
-    from bayplan.simulation.copies_planner import node_shape
+    from bayplan.simulation.snapshots.planner import node_shape
 
     actions: list[Action] = []
     count, like, shape = nodes

@@ -16,7 +16,7 @@ from bayplan.cli.output import Failure, Unanswerable, print_data
 
 if TYPE_CHECKING:
     from bayplan.client import Client
-    from bayplan.simulation.copies import ClusterCopy
+    from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 
 _STREAM = Path("/dev/stdout")
 
@@ -69,7 +69,7 @@ def command(
         _of_file(source, kinds) if source else asyncio.run(_of_cluster(connect(kubeconfig, context), kinds, namespaces))
     )
     if anonymize:
-        from bayplan.simulation.anonymize import anonymized
+        from bayplan.simulation.snapshots.anonymize import anonymized
 
         copy = anonymized(copy)
     size = _write(copy, output)
@@ -79,12 +79,12 @@ def command(
 
 def _kinds(include: tuple[str, ...]) -> tuple[str, ...]:
     """The kinds that are meant. Raises UsageError."""
-    from bayplan.simulation.copies import NEVER_COPIED, CopyError
-    from bayplan.simulation.readers_live import kind_named
+    from bayplan.simulation.readers.live import kind_named
+    from bayplan.simulation.snapshots.snapshot import NEVER_COPIED, SnapshotError
 
     try:
         kinds = tuple(kind_named(name).kind for name in include)
-    except CopyError as error:
+    except SnapshotError as error:
         raise click.UsageError(f"--include {error}") from error
     for kind in kinds:
         if kind in NEVER_COPIED:
@@ -92,10 +92,10 @@ def _kinds(include: tuple[str, ...]) -> tuple[str, ...]:
     return kinds
 
 
-def _of_file(source: str, kinds: tuple[str, ...]) -> ClusterCopy:
-    from bayplan.simulation.copies import COPIED
-    from bayplan.simulation.copies_thin import thin, without_managed_fields
-    from bayplan.simulation.readers import read
+def _of_file(source: str, kinds: tuple[str, ...]) -> ClusterSnapshot:
+    from bayplan.simulation.readers.reading import read
+    from bayplan.simulation.snapshots.snapshot import COPIED
+    from bayplan.simulation.snapshots.thinning import thin, without_managed_fields
     from bayplan.support.progress import Progress
 
     with Progress("reading files") as progress:
@@ -106,10 +106,10 @@ def _of_file(source: str, kinds: tuple[str, ...]) -> ClusterCopy:
     return copy
 
 
-async def _of_cluster(client: Client, kinds: tuple[str, ...], namespaces: tuple[str, ...]) -> ClusterCopy:
+async def _of_cluster(client: Client, kinds: tuple[str, ...], namespaces: tuple[str, ...]) -> ClusterSnapshot:
     from bayplan.api.errors import ApiError
-    from bayplan.simulation.copies import CopyError
-    from bayplan.simulation.readers_live import read_live
+    from bayplan.simulation.readers.live import read_live
+    from bayplan.simulation.snapshots.snapshot import SnapshotError
     from bayplan.support.clock import SystemClock
     from bayplan.support.progress import Progress
     from bayplan.support.timestamps import rfc3339
@@ -123,15 +123,15 @@ async def _of_cluster(client: Client, kinds: tuple[str, ...], namespaces: tuple[
                 namespaces=namespaces,
                 progress=progress.tell_part,
             )
-    except (ApiError, CopyError) as error:
+    except (ApiError, SnapshotError) as error:
         raise Unanswerable(f"the cluster cannot be copied: {error}") from error
     finally:
         await client.close()
 
 
-def _write(copy: ClusterCopy, output: Path) -> int:
+def _write(copy: ClusterSnapshot, output: Path) -> int:
     """Write the file, a new one readable by its owner alone. Returns its size in bytes. Raises Failure."""
-    from bayplan.simulation.copies import to_bytes
+    from bayplan.simulation.snapshots.snapshot import to_bytes
     from bayplan.support.private_files import create_private
 
     data = to_bytes(copy)
@@ -143,7 +143,7 @@ def _write(copy: ClusterCopy, output: Path) -> int:
     return len(data)
 
 
-def _report(copy: ClusterCopy, output: Path, size: int, summary: str) -> None:
+def _report(copy: ClusterSnapshot, output: Path, size: int, summary: str) -> None:
     if summary != "text":
         left_out = [{"what": one.what, "why": one.why} for one in copy.left_out]
         data = {"file": str(output), "bytes": size, "takenAt": copy.taken_at, "serverVersion": copy.server_version}

@@ -14,7 +14,7 @@ from bayplan.cli.output import Failure, scheduler_config_option
 
 if TYPE_CHECKING:
     from bayplan.client import Client
-    from bayplan.simulation.copies import ClusterCopy
+    from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
     from bayplan.ui.question_routes import SchedulerState
     from bayplan.ui.server import UiServer
     from bayplan.ui.settings import UiSettings
@@ -78,7 +78,9 @@ def _source(kubeconfig: Path | None, context: str, cluster: str | None) -> list[
     return [*found, f"--context={context}"] if context else found
 
 
-async def _serve(client: Client | None, copy: ClusterCopy | None, settings: UiSettings, source: Sequence[str]) -> None:
+async def _serve(
+    client: Client | None, copy: ClusterSnapshot | None, settings: UiSettings, source: Sequence[str]
+) -> None:
     from bayplan.cli.stopping import stop_event
 
     stop = stop_event()
@@ -94,7 +96,7 @@ async def _serve(client: Client | None, copy: ClusterCopy | None, settings: UiSe
 
 def page_server(
     client: Client | None,
-    copy: ClusterCopy | None,
+    copy: ClusterSnapshot | None,
     settings: UiSettings,
     source: Sequence[str],
     scheduler: SchedulerState | None = None,

@@ -198,7 +198,7 @@ class UpOptions:
             return []
         from bayplan.api.codec import DecodeError
         from bayplan.cli.cluster_input import read_cluster
-        from bayplan.simulation.copies_revive import revived
+        from bayplan.simulation.snapshots.revival import revived
         from bayplan.support.clock import SystemClock
 
         try:

@@ -12,7 +12,7 @@ from bayplan.cli.cluster_input import cluster_asked, cluster_options
 
 if TYPE_CHECKING:
     from bayplan.cluster.unserved import UnservedKinds
-    from bayplan.simulation.replay import Workload
+    from bayplan.simulation.replay.run import Workload
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,11 +40,11 @@ def read_workload(
     unserved: UnservedKinds,
 ) -> Workload:
     """What is meant. live: kubeconfig and context of the cluster that is asked where no file shows one. unserved: counts what the
-    cluster has of custom kinds. Raises UsageError, TraceError, CopyError, KubeconfigError, TransportError."""
-    from bayplan.simulation.compare import workload_of_copy
-    from bayplan.simulation.recording import is_recording, read_recording
-    from bayplan.simulation.replay import stretched
-    from bayplan.simulation.replay_traces import read_nodes, read_pods, workload_on
+    cluster has of custom kinds. Raises UsageError, TraceError, SnapshotError, KubeconfigError, TransportError."""
+    from bayplan.simulation.replay.compare import workload_of_copy
+    from bayplan.simulation.replay.run import stretched
+    from bayplan.simulation.replay.traces import read_nodes, read_pods, workload_on
+    from bayplan.simulation.snapshots.recording import is_recording, read_recording
 
     kubeconfig, context = live
     if nodes is not None and cluster is not None:

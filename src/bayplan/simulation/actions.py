@@ -28,7 +28,7 @@ from bayplan.descheduler.policy import DeschedulerPolicy
 from bayplan.descheduler.service import DeschedulerService
 from bayplan.descheduler.settings import DeschedulerSettings
 from bayplan.kubelet.simulator.nodes import SILENT
-from bayplan.simulation.copies_planner import HOST_LABEL, ZONE_LABEL, NodeShape
+from bayplan.simulation.snapshots.planner import HOST_LABEL, ZONE_LABEL, NodeShape
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import SeededRandomness

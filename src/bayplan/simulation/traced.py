@@ -9,14 +9,14 @@ from pathlib import Path
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.cluster.unserved import UnservedKinds
 from bayplan.kubelet.simulator.settings import SimulatorSettings
-from bayplan.simulation.copies import ClusterCopy
-from bayplan.simulation.copies_revive import revived
+from bayplan.simulation.snapshots.revival import revived
+from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 from bayplan.simulation.virtual_cluster import EPOCH, VirtualCluster
 from bayplan.support.virtual_time import run
 
 
 def traced(
-    copy: ClusterCopy | None,
+    copy: ClusterSnapshot | None,
     *,
     nodes: int,
     files: Iterable[str],

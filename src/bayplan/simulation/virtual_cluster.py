@@ -39,9 +39,9 @@ from bayplan.cluster.unserved import UnservedKinds
 from bayplan.descheduler.report import Attempt
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.explanations.summary import what_is_wrong
-from bayplan.simulation.faults import OBSERVER, Faults
+from bayplan.simulation.faults.api_faults import OBSERVER, Faults
+from bayplan.simulation.faults.watch_orders import LaggingTransport
 from bayplan.simulation.trace import Trace
-from bayplan.simulation.watch_orders import LaggingTransport
 from bayplan.simulation.webhooks import FunctionSender, WebhookFunction
 from bayplan.store.memory import MemoryStore
 from bayplan.store.settings import HistorySettings

@@ -21,7 +21,7 @@ from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.manifests import gather_manifests
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.simulation.explanations.summary import what_is_wrong
-from bayplan.simulation.faults import OBSERVER, Faults
+from bayplan.simulation.faults.api_faults import OBSERVER, Faults
 from bayplan.support.private_files import write_private
 from bayplan.testing.cluster import eventually
 

@@ -19,7 +19,7 @@ from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.informers import InformerFactory, ObjectCache
 from bayplan.informers.cache import key_of
-from bayplan.simulation.copies import ClusterCopy
+from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 from bayplan.support.tasks import Supervisor
@@ -65,7 +65,7 @@ class ClusterSource(Protocol):
 
     client: Client | None
     """None for a copy."""
-    copy: ClusterCopy | None
+    copy: ClusterSnapshot | None
     """None for a live cluster."""
 
     async def start(self) -> None:
@@ -113,7 +113,7 @@ class LiveCluster:
 
     def __init__(self, client: Client, feed: Feed, *, clock: Clock, randomness: Randomness) -> None:
         self.client: Client | None = client
-        self.copy: ClusterCopy | None = None
+        self.copy: ClusterSnapshot | None = None
         self._client = client
         self._feed = feed
         self._clock = clock
@@ -194,9 +194,9 @@ class LiveCluster:
 class CopiedCluster:
     """Shows a copy."""
 
-    def __init__(self, copy: ClusterCopy, feed: Feed) -> None:
+    def __init__(self, copy: ClusterSnapshot, feed: Feed) -> None:
         self.client: Client | None = None
-        self.copy: ClusterCopy | None = copy
+        self.copy: ClusterSnapshot | None = copy
         self.caches: dict[type, ObjectCache[Any]] = {}
         for cls, _, _ in _followed():
             cache: ObjectCache[Any] = ObjectCache()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from bayplan.simulation.faulty_transport import Faults
+from bayplan.simulation.faults.transport import Faults
 from bayplan.support.virtual_time import run
 from tests.controllers.faults.run import run_seed
 from tests.controllers.faults.scenarios import SCENARIOS

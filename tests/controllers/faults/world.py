@@ -20,7 +20,7 @@ from bayplan.controllers.manager import ControllerManager, controller_filter
 from bayplan.kubelet.simulator import NodeSimulator
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.scheduler.service import SchedulerService
-from bayplan.simulation.faulty_transport import Faults, FaultyTransport, drawn
+from bayplan.simulation.faults.transport import Faults, FaultyTransport, drawn
 from bayplan.store.url import open_store
 from bayplan.support.clock import LoopClock
 from bayplan.support.metrics import Registry

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kubernetes import client, config
 
-from bayplan.simulation.copies import to_bytes
+from bayplan.simulation.snapshots.snapshot import to_bytes
 from bayplan.testing.builders import node, pod
 from tests.integration.conftest import BAYPLAN, start, stop
 from tests.simulation.objects import copy_of, running

@@ -9,7 +9,7 @@ from typing import Any
 
 from bayplan.api.types import core_v1
 from bayplan.controllers.base import controller_of
-from bayplan.simulation.copies import KINDS, ClusterCopy
+from bayplan.simulation.snapshots.snapshot import KINDS, ClusterSnapshot
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ def key_of(obj: Any) -> str:
 class Facts:
     """A copy with the indexes that explanations need."""
 
-    def __init__(self, copy: ClusterCopy) -> None:
+    def __init__(self, copy: ClusterSnapshot) -> None:
         self.copy = copy
         self._by_name: dict[str, dict[tuple[str, str], Any]] = {}
 

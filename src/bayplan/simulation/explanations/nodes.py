@@ -7,8 +7,8 @@ from typing import Final
 from bayplan.api.types import core_v1
 from bayplan.controllers.nodes import is_ready_node
 from bayplan.simulation.explanations.base import Explanation, Facts, condition, said
-from bayplan.simulation.fixes_changes import amount_of
-from bayplan.simulation.replay_figures import asked_for
+from bayplan.simulation.fixes.changes import amount_of
+from bayplan.simulation.replay.figures import asked_for
 
 _PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 _FROM_CONDITIONS: Final = "node.kubernetes.io/"

@@ -10,13 +10,13 @@ from typing import Any, Final
 from bayplan.api.types import core_v1
 from bayplan.scheduler.errors import SchedulerError
 from bayplan.scheduler.library import Planner
-from bayplan.simulation.copies import KINDS, ClusterCopy
-from bayplan.simulation.copies_planner import QuestionError, planner_of
 from bayplan.simulation.explanations.base import Explanation, Facts, home_of, is_namespaced
 from bayplan.simulation.explanations.claims import explain_claim
 from bayplan.simulation.explanations.nodes import explain_node
 from bayplan.simulation.explanations.pods import explain_pod, told_by_scheduler
 from bayplan.simulation.explanations.workloads import explain_workload
+from bayplan.simulation.snapshots.planner import QuestionError, planner_of
+from bayplan.simulation.snapshots.snapshot import KINDS, ClusterSnapshot
 
 WORKLOADS: Final = ("Deployment", "ReplicaSet", "ReplicationController", "StatefulSet", "DaemonSet", "Job", "CronJob")
 EXPLAINED: Final = ("Pod", *WORKLOADS, "PersistentVolumeClaim", "Node")
@@ -35,7 +35,7 @@ def kind_explained(name: str) -> str:
 class Explainer:
     """Says why objects of one copy are as they are. config: the scheduler's, by which pending pods are judged."""
 
-    def __init__(self, copy: ClusterCopy, config: Path | str | None = None) -> None:
+    def __init__(self, copy: ClusterSnapshot, config: Path | str | None = None) -> None:
         self._facts = Facts(copy)
         self._config = config
 
@@ -82,7 +82,7 @@ class Explainer:
 
 
 def explain(
-    copy: ClusterCopy, kind: str, name: str, namespace: str = "default", config: Path | str | None = None
+    copy: ClusterSnapshot, kind: str, name: str, namespace: str = "default", config: Path | str | None = None
 ) -> Explanation:
     """Why an object of a copy is as it is. config: the scheduler's, by which pending pods are judged. Raises QuestionError."""
     explainer = Explainer(copy, config)

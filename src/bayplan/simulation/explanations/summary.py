@@ -9,11 +9,11 @@ from bayplan.api.errors import ApiError
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.controllers.base import controller_of
-from bayplan.simulation.copies import ClusterCopy, CopyError
-from bayplan.simulation.copies_planner import QuestionError
 from bayplan.simulation.explanations.base import Explanation
 from bayplan.simulation.explanations.question import WORKLOADS, Explainer
-from bayplan.simulation.readers_live import read_live
+from bayplan.simulation.readers.live import read_live
+from bayplan.simulation.snapshots.planner import QuestionError
+from bayplan.simulation.snapshots.snapshot import ClusterSnapshot, SnapshotError
 
 _MOST: Final = 8
 """Lines."""
@@ -25,7 +25,7 @@ async def what_is_wrong(client: Client) -> str:
     """What is not as it should be in a live cluster, a line for each object with the reason; "" if nothing is."""
     try:
         found = list(wrong_in(await read_live(client, taken_at="", whole=True, include=("Event",))))
-    except (ApiError, TransportError, CopyError, QuestionError) as error:
+    except (ApiError, TransportError, SnapshotError, QuestionError) as error:
         # The test has failed for another reason, which this must not hide.
         return f"the cluster cannot be asked what is wrong: {error}"
     lines = [_line(each) for each in found[:_MOST]]
@@ -34,7 +34,7 @@ async def what_is_wrong(client: Client) -> str:
     return "\n".join(lines)
 
 
-def wrong_in(copy: ClusterCopy) -> Iterator[Explanation]:
+def wrong_in(copy: ClusterSnapshot) -> Iterator[Explanation]:
     """Explanations of objects that are not as they should be; of a workload with its replica sets and pods, that of the workload."""
     explainer = Explainer(copy)
     explained: set[str] = set()

@@ -11,11 +11,11 @@ from bayplan.api.selectors import compile_selector
 from bayplan.api.tolerations import untolerated
 from bayplan.api.types import apps_v1, batch_v1, core_v1
 from bayplan.controllers.daemonset_rules import daemon_tolerations, fits
-from bayplan.simulation.allowance import allowance, with_defaults
-from bayplan.simulation.copies_planner import pod_of_template
 from bayplan.simulation.explanations.base import Explanation, Facts, condition, key_of, said
 from bayplan.simulation.explanations.pods import explain_pod
 from bayplan.simulation.explanations.refusals import advice_on
+from bayplan.simulation.questions.quota_limits import quota_limits, with_defaults
+from bayplan.simulation.snapshots.planner import pod_of_template
 
 WhyPending = Callable[[core_v1.Pod], str]
 """What the scheduler says of a pod without a node."""
@@ -87,7 +87,7 @@ class _Workload:
                 self.found.advice.append(advice)
             return
         pod = with_defaults(self.facts.copy, pod_of_template(self.one.spec.template, self.namespace, "pod"))
-        allowed = allowance(self.facts.copy, [(pod, 1)])
+        allowed = quota_limits(self.facts.copy, [(pod, 1)])
         if allowed is not None and allowed.pods < 1:
             self.found.because.append(f"{allowed.by} allows no further pod: {allowed.why}")
             self.found.advice.append(f"change {allowed.by}, or what the pods ask for")

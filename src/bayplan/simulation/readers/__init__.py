@@ -1,0 +1,1 @@
+"""Clusters from whatever people have of them: snapshots, manifests, dumps, archives, live clusters."""

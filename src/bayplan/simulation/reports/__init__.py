@@ -1,0 +1,1 @@
+"""Answers for people: tables for terminals, pages of HTML, charts."""
