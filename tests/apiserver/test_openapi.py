@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from bayplan.api.kinds import DEFAULT_KINDS
-from bayplan.apiserver import openapi_protobuf_v3
-from bayplan.apiserver.openapi import OpenApi
-from bayplan.apiserver.openapi_protobuf import CONTENT_TYPE, MEDIA_TYPE
+from bayplan.apiserver.openapi import protobuf_v3 as openapi_protobuf_v3
+from bayplan.apiserver.openapi.documents import OpenApi
+from bayplan.apiserver.openapi.protobuf import CONTENT_TYPE, MEDIA_TYPE
 from bayplan.apiserver.requests import ANONYMOUS, Request
 from tests.apiserver.serving import new_api
 
@@ -276,7 +276,7 @@ def test_texts_need_nothing_but_the_package() -> None:
 import sys
 sys.modules["kubernetes_validate"] = None
 from bayplan.api.schema import definitions
-from bayplan.apiserver.openapi_texts import documented_definitions
+from bayplan.apiserver.openapi.texts import documented_definitions
 found = documented_definitions()
 assert found.keys() == definitions().keys()
 print(found["io.k8s.api.apps.v1.DeploymentSpec"]["properties"]["paused"]["description"])

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from bayplan.api.kinds import DEFAULT_KINDS
-from bayplan.apiserver.openapi import OpenApi
-from bayplan.apiserver.openapi_paths import paths_v2
-from bayplan.apiserver.openapi_routes import Parameter, Route, article, operation_id, tag
+from bayplan.apiserver.openapi.documents import OpenApi
+from bayplan.apiserver.openapi.paths import paths_v2
+from bayplan.apiserver.openapi.routes import Parameter, Route, article, operation_id, tag
 from tests.apiserver.test_openapi import documents, get
 
 Tree = dict[str, Any]

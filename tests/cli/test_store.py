@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bayplan.cli.main import main
-from bayplan.store.sqlite import SqliteStore
+from bayplan.store.sqlite.store import SqliteStore
 from bayplan.testing.clock import ManualClock
 
 

@@ -19,7 +19,7 @@ from bayplan.cli.main import main
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
 from bayplan.store.settings import HistorySettings, SqliteSettings
-from bayplan.store.sqlite import SqliteStore
+from bayplan.store.sqlite.store import SqliteStore
 from bayplan.support.clock import SystemClock
 from bayplan.support.randomness import SystemRandomness
 

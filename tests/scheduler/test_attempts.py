@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from bayplan.scheduler.attempts import ATTEMPTS_KEPT, AttemptLog
+from bayplan.scheduler.configuration.settings import load
 from bayplan.scheduler.core import SchedulerCore
-from bayplan.scheduler.settings import load
 from bayplan.support.clock import SystemClock
 from bayplan.support.randomness import SeededRandomness
 from bayplan.testing.builders import node, pod

@@ -10,9 +10,9 @@ import pytest
 
 from bayplan.api.types.core_v1 import Pod
 from bayplan.scheduler.binding_cycle import failed
+from bayplan.scheduler.configuration.settings import load
 from bayplan.scheduler.core import SchedulerCore
 from bayplan.scheduler.library import typed
-from bayplan.scheduler.settings import load
 from tests.scheduler.objects import Tree, node, pod
 from tests.scheduler.test_queue import Clock
 

@@ -12,8 +12,8 @@ import yaml
 from bayplan.client import Client
 from bayplan.scheduler.binding_cycle import failed
 from bayplan.scheduler.core import Outcome
-from bayplan.scheduler.extender_talk import ExtenderTalk
-from bayplan.scheduler.extenders import Answer, Call
+from bayplan.scheduler.extenders.calls import ExtenderCalls
+from bayplan.scheduler.extenders.protocol import Answer, Call
 from bayplan.scheduler.library import typed
 from bayplan.scheduler.service import SchedulerService
 from bayplan.support.clock import SystemClock
@@ -33,7 +33,7 @@ class Question:
         self.answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         verbs = {"prioritizeVerb": "prioritize", "weight": 1, "nodeCacheCapable": True}
         self.core = cluster(extender(**CACHED), extender(**verbs), nodes="ab").core
-        self.talk = ExtenderTalk(self.core, self.door, partial(self.told.append, "changed"))
+        self.talk = ExtenderCalls(self.core, self.door, partial(self.told.append, "changed"))
 
     async def door(self, call: Call) -> Answer:
         if call.verb == "filter":

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bayplan.scheduler import evaluate
-from bayplan.scheduler.extenders import Call
+from bayplan.scheduler.extenders.protocol import Call
 from tests.scheduler.objects import Tree, node, pod, taint
 
 CONFIG = {"extenders": [{"urlPrefix": "http://extender", "filterVerb": "filter", "nodeCacheCapable": True}]}

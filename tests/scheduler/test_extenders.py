@@ -17,14 +17,14 @@ from aiohttp import web
 
 from bayplan.apiserver.certificates import make_authority, sign
 from bayplan.scheduler import Planner, evaluate, place
+from bayplan.scheduler.configuration.settings import load
 from bayplan.scheduler.core import Outcome
 from bayplan.scheduler.errors import SettingsError
-from bayplan.scheduler.extender_blocking import BlockingDoor
-from bayplan.scheduler.extender_http import HttpDoor
-from bayplan.scheduler.extenders import Answer, Call, Extender, ExtenderError, TlsSettings, bind_call
+from bayplan.scheduler.extenders.blocking import BlockingDoor
+from bayplan.scheduler.extenders.http import HttpDoor
+from bayplan.scheduler.extenders.protocol import Answer, Call, Extender, ExtenderError, TlsSettings, bind_call
 from bayplan.scheduler.framework.extension_points import PostFilterPlugin
 from bayplan.scheduler.framework.post_filter import Candidate, PostFilterContext, PostFilterOutcome
-from bayplan.scheduler.settings import load
 from tests.scheduler.installing import install
 from tests.scheduler.objects import Tree, node, pod
 from tests.scheduler.running import World, play

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from bayplan.scheduler import place
-from bayplan.scheduler.extenders import Answer, ExtenderError
+from bayplan.scheduler.extenders.protocol import Answer, ExtenderError
 from tests.scheduler.objects import Tree, node, pod
 from tests.scheduler.test_core import Setup
 from tests.scheduler.test_extenders import CACHED, Handler, Helper, attempt, extender, without

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from bayplan.api.types import core_v1
 from bayplan.scheduler import Planner
 from bayplan.scheduler.library import typed
-from bayplan.scheduler.planner_capacity import capacity_for, capacity_for_mix
+from bayplan.scheduler.planning.capacity import capacity_for, capacity_for_mix
 from bayplan.testing.builders import container, node, pod, selector, taint
 from tests.scheduler.devices import claim, device, device_class, slice_of, user
 

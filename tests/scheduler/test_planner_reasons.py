@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bayplan.scheduler import Planner
-from bayplan.scheduler.planner_reasons import every_refusal, limits_in
+from bayplan.scheduler.planning.reasons import every_refusal, limits_in
 from bayplan.testing.builders import node, pod, taint
 
 

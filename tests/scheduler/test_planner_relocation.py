@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bayplan.scheduler import Planner
-from bayplan.scheduler.planner_relocation import moving, use_of_nodes
+from bayplan.scheduler.planning.relocation import moving, use_of_nodes
 from bayplan.testing.builders import node, pod
 from tests.scheduler.devices import claim, device, device_class, slice_of, user
 

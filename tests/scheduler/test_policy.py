@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from bayplan.scheduler import Planner, registry
+from bayplan.scheduler.configuration.older_names import OLDER_NAMES
+from bayplan.scheduler.configuration.settings import load
 from bayplan.scheduler.errors import SettingsError
-from bayplan.scheduler.older_names import OLDER_NAMES
 from bayplan.scheduler.profile import Profile
-from bayplan.scheduler.settings import load
 from bayplan.scheduler.snapshot.snapshot import Snapshot
 from tests.scheduler.objects import Tree, node, pod, taint
 

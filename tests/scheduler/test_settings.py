@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from bayplan.scheduler import Planner
+from bayplan.scheduler.configuration.settings import load
 from bayplan.scheduler.errors import SettingsError
 from bayplan.scheduler.framework.arguments import NodeResourcesFitArgs
 from bayplan.scheduler.profile import Profile
-from bayplan.scheduler.settings import load
 from bayplan.scheduler.snapshot.snapshot import Snapshot
 from tests.scheduler.objects import node, pod
 

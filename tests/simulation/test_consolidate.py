@@ -11,7 +11,7 @@ from bayplan.api.types import core_v1
 from bayplan.api.validation.profiles import MIRROR
 from bayplan.controllers.cluster_autoscaler_rules import SAFE_TO_EVICT, SCALE_DOWN_DISABLED
 from bayplan.scheduler import Planner
-from bayplan.scheduler.planner_relocation import use_of_nodes
+from bayplan.scheduler.planning.relocation import use_of_nodes
 from bayplan.simulation.questions.consolidate import Consolidation, consolidate
 from bayplan.simulation.questions.consolidate_rules import Rules
 from bayplan.simulation.snapshots.planner import fresh

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from bayplan.api.types import core_v1
 from bayplan.scheduler.library import Planner
-from bayplan.scheduler.planner_capacity import capacity_for
+from bayplan.scheduler.planning.capacity import capacity_for
 from bayplan.simulation.replay.compare import compare
 from bayplan.simulation.replay.gpu_fragmentation import gpu_fragmentation, room_with_gpus, wants_of
 from bayplan.simulation.replay.gpu_shares import GpuShares, chosen, fits, share_gpus, shares_of

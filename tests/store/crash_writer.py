@@ -11,7 +11,7 @@ import os
 import sys
 
 from bayplan.store.settings import HistorySettings, SqliteSettings
-from bayplan.store.sqlite import SqliteStore
+from bayplan.store.sqlite.store import SqliteStore
 from bayplan.support.clock import SystemClock
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from bayplan.store.errors import StoreCorrupt
 from bayplan.store.interface import Event, KeyValue
 from bayplan.store.settings import HistorySettings, SqliteSettings
-from bayplan.store.sqlite import SqliteStore
-from bayplan.store.sqlite_repair import RepairError, repair
+from bayplan.store.sqlite.repair import RepairError, repair
+from bayplan.store.sqlite.store import SqliteStore
 from bayplan.testing.clock import ManualClock
 
 SETTINGS = SqliteSettings(history=HistorySettings(automatic=False), value_cache_bytes=0)

@@ -34,8 +34,8 @@ import aiohttp
 from bayplan.client.kubeconfig import load
 from bayplan.store.errors import Conflict
 from bayplan.store.settings import HistorySettings, SqliteSettings
-from bayplan.store.sqlite import SqliteStore
-from bayplan.store.sqlite_copies import check
+from bayplan.store.sqlite.copies import check
+from bayplan.store.sqlite.store import SqliteStore
 from bayplan.support.clock import SystemClock
 
 COUNTERS, WRITERS = 4, 16

@@ -7,7 +7,7 @@ from pathlib import Path
 from bayplan.store.interface import Store
 from bayplan.store.memory import MemoryStore
 from bayplan.store.settings import HistorySettings, SqliteSettings
-from bayplan.store.sqlite import SqliteStore
+from bayplan.store.sqlite.store import SqliteStore
 from bayplan.support.clock import Clock
 from bayplan.testing.store_conformance import StoreConformance
 from bayplan.testing.store_properties import StoreProperties

@@ -11,9 +11,9 @@ import pytest
 
 from bayplan.store.errors import StoreCorrupt, StoreLocked, StoreUnavailable
 from bayplan.store.interface import KeyValue
-from bayplan.store.sqlite import SqliteStore
-from bayplan.store.sqlite_copies import backup, check, compact, restore
-from bayplan.store.sqlite_repair import REVISION_JUMP, RepairError, repair
+from bayplan.store.sqlite.copies import backup, check, compact, restore
+from bayplan.store.sqlite.repair import REVISION_JUMP, RepairError, repair
+from bayplan.store.sqlite.store import SqliteStore
 from bayplan.testing.clock import ManualClock
 from bayplan.testing.store_conformance import Recorder
 from tests.store.test_sqlite import fill, in_store, opened
@@ -371,7 +371,7 @@ def test_an_interrupted_migration_leaves_version_1(tmp_path: Path, monkeypatch: 
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("bayplan.store.sqlite_schema.summarize", failing)
+        patch.setattr("bayplan.store.sqlite.schema.summarize", failing)
         with pytest.raises(KeyboardInterrupt):
             asyncio.run(opened(path))
     connection = sqlite3.connect(path)

@@ -16,7 +16,7 @@ import pytest
 
 from bayplan.store.errors import StoreLocked
 from bayplan.store.interface import Event
-from bayplan.store.sqlite import SqliteStore
+from bayplan.store.sqlite.store import SqliteStore
 from bayplan.testing.clock import ManualClock
 from bayplan.testing.store_conformance import Recorder
 

@@ -14,8 +14,8 @@ import pytest
 from bayplan.store.errors import StoreUnavailable
 from bayplan.store.memory import MemoryStore
 from bayplan.store.settings import HistorySettings, SqliteSettings
-from bayplan.store.sqlite import SqliteStore
-from bayplan.store.sqlite_copies import check
+from bayplan.store.sqlite.copies import check
+from bayplan.store.sqlite.store import SqliteStore
 from bayplan.testing.clock import ManualClock
 from tests.store.test_sqlite import in_store, opened
 

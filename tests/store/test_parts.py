@@ -13,7 +13,7 @@ from bayplan.store.errors import Compacted
 from bayplan.store.memory import MemoryStore
 from bayplan.store.settings import HistorySettings
 from bayplan.store.sorted_keys import SortedKeys
-from bayplan.store.sqlite import SqliteStore
+from bayplan.store.sqlite.store import SqliteStore
 from bayplan.store.url import open_store
 from bayplan.testing.clock import ManualClock
 

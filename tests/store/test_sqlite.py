@@ -17,8 +17,8 @@ import pytest
 
 from bayplan.store.errors import Compacted, StoreClosed, StoreCorrupt, StoreError, StoreLocked, StoreUnavailable
 from bayplan.store.settings import HistorySettings, SqliteSettings
-from bayplan.store.sqlite import SqliteStore
-from bayplan.store.sqlite_file import SqliteFile
+from bayplan.store.sqlite.file import SqliteFile
+from bayplan.store.sqlite.store import SqliteStore
 from bayplan.support.clock import SystemClock
 from bayplan.testing.clock import ManualClock
 from bayplan.testing.store_conformance import Recorder

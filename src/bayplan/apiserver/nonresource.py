@@ -15,7 +15,7 @@ from bayplan.apiserver.aggregation.probing import AGGREGATOR
 from bayplan.apiserver.discovery import Discovery
 from bayplan.apiserver.health import Health
 from bayplan.apiserver.negotiation import JSON, OFFERED, check_produced, negotiate_document
-from bayplan.apiserver.openapi import OpenApi
+from bayplan.apiserver.openapi.documents import OpenApi
 from bayplan.apiserver.representation import in_form
 from bayplan.apiserver.requests import Request, Response
 from bayplan.support.memo_metrics import memo_metrics

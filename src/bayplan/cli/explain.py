@@ -12,7 +12,7 @@ from bayplan.cli.output import give, html_option, output_option, print_data, sch
 
 if TYPE_CHECKING:
     from bayplan.scheduler import Decision
-    from bayplan.scheduler.planner_reasons import Refusals
+    from bayplan.scheduler.planning.reasons import Refusals
     from bayplan.simulation.explanations.base import Explanation
     from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 
@@ -184,7 +184,7 @@ def judge(
     from bayplan.api.strategies.base import clone
     from bayplan.scheduler import Planner
     from bayplan.scheduler.library import over_http
-    from bayplan.scheduler.planner_reasons import every_refusal
+    from bayplan.scheduler.planning.reasons import every_refusal
 
     pending = clone(pod)
     pending.spec.node_name = ""

@@ -32,8 +32,8 @@ def command(config: Path | None, **options: Any) -> None:
 
 def _election_in(config: Path | None) -> Mapping[str, Any]:
     """`leaderElection` of a configuration. Raises Failure."""
+    from bayplan.scheduler.configuration.settings import load
     from bayplan.scheduler.errors import SettingsError
-    from bayplan.scheduler.settings import load
 
     try:
         return load(config).leader_election

@@ -13,7 +13,7 @@ from bayplan.cli.data_directory import default_data_directory
 from bayplan.cli.output import Failure, output_option, print_data
 
 if TYPE_CHECKING:
-    from bayplan.store.sqlite_report import StoreReport
+    from bayplan.store.sqlite.report import StoreReport
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -88,8 +88,8 @@ def command() -> None:
 @output_option
 def check(store: str | None, data_dir: Path | None, repair: bool, accept_unknown: bool, output: str) -> None:
     """Verify the structure of the file and the checksum of every record; name what is damaged."""
-    from bayplan.store.sqlite_copies import check as check_store
-    from bayplan.store.sqlite_repair import repair as repair_store
+    from bayplan.store.sqlite.copies import check as check_store
+    from bayplan.store.sqlite.repair import repair as repair_store
     from bayplan.support.progress import Progress
 
     path = store_path(store, data_dir)
@@ -159,7 +159,7 @@ def _as_data(report: StoreReport) -> dict[str, Any]:
 @output_option
 def backup(file: Path, store: str | None, data_dir: Path | None, output: str) -> None:
     """Copy the store to FILE as of one moment, and verify the copy; the cluster may run meanwhile."""
-    from bayplan.store.sqlite_copies import backup as back_up
+    from bayplan.store.sqlite.copies import backup as back_up
 
     path = store_path(store, data_dir)
     report = _copy(back_up, path, file)
@@ -172,7 +172,7 @@ def backup(file: Path, store: str | None, data_dir: Path | None, output: str) ->
 @output_option
 def restore(file: Path, store: str | None, data_dir: Path | None, output: str) -> None:
     """Make the store of the backup FILE, once that is verified; there must be none yet, and no cluster may run on it."""
-    from bayplan.store.sqlite_copies import restore as restore_store
+    from bayplan.store.sqlite.copies import restore as restore_store
 
     path = store_path(store, data_dir)
     report = _copy(restore_store, file, path)
@@ -202,7 +202,7 @@ def _tell_copy(report: StoreReport, data: dict[str, Any], text: str, made: Path,
 @output_option
 def compact(store: str | None, data_dir: Path | None, output: str) -> None:
     """Forget all past states and give the free space back; only while no cluster runs (one that runs compacts by itself)."""
-    from bayplan.store.sqlite_copies import compact as compact_store
+    from bayplan.store.sqlite.copies import compact as compact_store
     from bayplan.support.progress import Progress
 
     path = store_path(store, data_dir)

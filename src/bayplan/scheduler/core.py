@@ -17,10 +17,11 @@ from msgspec.structs import replace
 from bayplan.scheduler.binding_cycle import BindingCycle, Failure
 from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.changes import node_changes, object_change, pod_changes
+from bayplan.scheduler.configuration.settings import DEFAULT_SCHEDULER_NAME, SchedulerSettings
 from bayplan.scheduler.cycle import Cycle, RandomChoice, RandomSource
 from bayplan.scheduler.decision import Decision
-from bayplan.scheduler.extender_steps import decision_of
-from bayplan.scheduler.extenders import Extender, Questions, unasked
+from bayplan.scheduler.extenders.protocol import Extender, Questions, unasked
+from bayplan.scheduler.extenders.steps import decision_of
 from bayplan.scheduler.framework.events import Action, ClusterEvent, EventHint
 from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.framework.verdicts import Reject, Status
@@ -30,7 +31,6 @@ from bayplan.scheduler.nominator import Nominator
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.queue import SchedulingQueue
 from bayplan.scheduler.queued_pod import Clock, QueuedPod
-from bayplan.scheduler.settings import DEFAULT_SCHEDULER_NAME, SchedulerSettings
 from bayplan.scheduler.snapshot.catalog import KINDS, object_key
 from bayplan.scheduler.snapshot.gangs import group_key
 from bayplan.scheduler.snapshot.pods import PodInfo, is_ended, pod_key

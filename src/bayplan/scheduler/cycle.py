@@ -16,7 +16,7 @@ import numpy as np
 
 from bayplan.scheduler.decision import NOMINATED_NODE, ONLY_FEASIBLE_NODE, Decision
 from bayplan.scheduler.evaluation import Evaluation
-from bayplan.scheduler.extenders import ExtenderError, Questions
+from bayplan.scheduler.extenders.protocol import ExtenderError, Questions
 from bayplan.scheduler.failed_cycle import FailedCycle
 from bayplan.scheduler.framework.extension_points import PostFilterPlugin
 from bayplan.scheduler.framework.meter import SUCCESS
@@ -70,7 +70,7 @@ class FirstByName:
 
 
 class Extension(Protocol):
-    """What extenders say in one attempt to schedule a pod; see `bayplan.scheduler.extender_steps`."""
+    """What extenders say in one attempt to schedule a pod; see `bayplan.scheduler.extenders.steps`."""
 
     def accepts(self, decision: Decision, row: int, size: int) -> Questions[bool]:
         """Whether the pod may go to the node that it is nominated to; `size` is the number of rows."""

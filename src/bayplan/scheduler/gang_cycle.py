@@ -17,8 +17,8 @@ from bayplan.scheduler.binding_cycle import BindingCycle, Failure
 from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.cycle import Cycle
 from bayplan.scheduler.decision import Decision
-from bayplan.scheduler.extender_steps import decision_of
-from bayplan.scheduler.extenders import Extender, Questions
+from bayplan.scheduler.extenders.protocol import Extender, Questions
+from bayplan.scheduler.extenders.steps import decision_of
 from bayplan.scheduler.framework.verdicts import Reject, Status
 from bayplan.scheduler.queued_pod import QueuedPod
 from bayplan.scheduler.snapshot.gangs import group_key

@@ -17,17 +17,17 @@ from bayplan.api import codec
 from bayplan.api.types.core_v1 import Node, Pod
 from bayplan.scheduler.binding_cycle import BindingCycle
 from bayplan.scheduler.cache import Cache
+from bayplan.scheduler.configuration.settings import SchedulerSettings, load
 from bayplan.scheduler.cycle import Choice, Cycle, FirstByName
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.errors import SchedulerError
-from bayplan.scheduler.extender_steps import decision_of
-from bayplan.scheduler.extenders import Answer, Call, ExtenderCaller, asked, unasked
+from bayplan.scheduler.extenders.protocol import Answer, Call, ExtenderCaller, asked, unasked
+from bayplan.scheduler.extenders.steps import decision_of
 from bayplan.scheduler.framework.claims import forget_user
 from bayplan.scheduler.gang_cycle import GangCycle, Member, minimum_of_group
 from bayplan.scheduler.nominator import Nominator
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.queued_pod import QueuedPod
-from bayplan.scheduler.settings import SchedulerSettings, load
 from bayplan.scheduler.snapshot.catalog import KINDS
 from bayplan.scheduler.snapshot.gangs import group_key
 from bayplan.scheduler.snapshot.pods import PodInfo, is_ended, pod_key
@@ -271,7 +271,7 @@ class Run:
 
 def over_http(call: Call) -> Answer:
     """Ask an extender where its configuration says that it is. Raises ExtenderError."""
-    from bayplan.scheduler.extender_blocking import BlockingDoor
+    from bayplan.scheduler.extenders.blocking import BlockingDoor
 
     return BlockingDoor()(call)
 

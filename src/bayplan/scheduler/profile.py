@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
 from bayplan.scheduler import registry
+from bayplan.scheduler.configuration.older_names import OLDER_NAMES
+from bayplan.scheduler.configuration.settings import PluginChoice, PluginSet, ProfileSettings
 from bayplan.scheduler.errors import SettingsError
 from bayplan.scheduler.framework import extension_points as points
 from bayplan.scheduler.framework.extension_points import Plugin
@@ -14,9 +16,7 @@ from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.framework.verdicts import ReasonTable, Reject
 from bayplan.scheduler.framework.waiting import WaitingPods
 from bayplan.scheduler.missing_points import missing_for_filters, missing_for_scores
-from bayplan.scheduler.older_names import OLDER_NAMES
 from bayplan.scheduler.row_scores import RowScores
-from bayplan.scheduler.settings import PluginChoice, PluginSet, ProfileSettings
 from bayplan.scheduler.shared_answers import SharedAnswers
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape

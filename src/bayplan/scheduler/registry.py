@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, cast
 
+from bayplan.scheduler.configuration.older_names import OLDER_NAMES
 from bayplan.scheduler.framework import arguments
 from bayplan.scheduler.framework.extension_points import Plugin
-from bayplan.scheduler.older_names import OLDER_NAMES
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -15,8 +15,8 @@ from bayplan.client.errors import TransportError
 from bayplan.client.events import EventRecorder, shortened
 from bayplan.client.transport import SentRequest
 from bayplan.scheduler.binding import Called
+from bayplan.scheduler.configuration.settings import DEFAULT_SCHEDULER_NAME
 from bayplan.scheduler.gang_cycle import GroupResult
-from bayplan.scheduler.settings import DEFAULT_SCHEDULER_NAME
 from bayplan.scheduler.snapshot.pods import pod_key
 from bayplan.support.clock import Clock
 from bayplan.support.timestamps import rfc3339

@@ -20,15 +20,15 @@ from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.client.events import EventRecorder
 from bayplan.informers import InformerFactory
-from bayplan.scheduler import settings as scheduler_settings
 from bayplan.scheduler.attempts import AttemptLog
 from bayplan.scheduler.binding import POD_BINDING, Changes, ClientActions, carry_out
 from bayplan.scheduler.binding_cycle import BindingCycle, Failure, failed
+from bayplan.scheduler.configuration import settings as scheduler_settings
 from bayplan.scheduler.core import Outcome, SchedulerCore
 from bayplan.scheduler.evictions import Evicted, Evictions
-from bayplan.scheduler.extender_http import HttpDoor
-from bayplan.scheduler.extender_talk import ExtenderTalk
-from bayplan.scheduler.extenders import ExtenderTransport
+from bayplan.scheduler.extenders.calls import ExtenderCalls
+from bayplan.scheduler.extenders.http import HttpDoor
+from bayplan.scheduler.extenders.protocol import ExtenderTransport
 from bayplan.scheduler.framework.meter import SUCCESS
 from bayplan.scheduler.framework.verdicts import ActionError, Status
 from bayplan.scheduler.gang_cycle import GroupResult
@@ -92,7 +92,7 @@ class SchedulerService:
         self.actions.called = self.reporter.called = self.metrics.called
         self.metrics.pending_calls.labels(POD_BINDING).set_function(lambda: float(self.actions.pending))
         self._http = HttpDoor()
-        self._extenders = ExtenderTalk(self.core, transport or self._http, self._changed)
+        self._extenders = ExtenderCalls(self.core, transport or self._http, self._changed)
         self._attempts = AttemptLog(clock)
         self._absent: set[str] = set()
         """Kinds that the server does not have, or does not let us read."""

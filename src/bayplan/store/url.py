@@ -32,7 +32,7 @@ def open_store(url: str, *, clock: Clock, tells_previous: bool = True, etcd: Etc
             raise ValueError(
                 f"store {url!r}: sqlite: needs the path of a file, such as sqlite:/var/lib/bayplan/store.db"
             )
-        from bayplan.store.sqlite import SqliteStore
+        from bayplan.store.sqlite.store import SqliteStore
 
         return SqliteStore(rest, clock=clock, settings=SqliteSettings(tells_previous=tells_previous))
     if colon and scheme == "etcd":

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from bayplan.api.cel.checker import Environment, check
-from bayplan.api.validation.custom_resource_definitions_budget import Budget
-from bayplan.api.validation.custom_resource_definitions_costs import estimated_cost
-from bayplan.api.validation.custom_resource_definitions_rules import compiled
-from bayplan.api.validation.custom_resource_definitions_sizes import MOST
+from bayplan.api.validation.custom_resource_definitions.budget import Budget
+from bayplan.api.validation.custom_resource_definitions.costs import estimated_cost
+from bayplan.api.validation.custom_resource_definitions.rules import compiled
+from bayplan.api.validation.custom_resource_definitions.sizes import MOST
 from tests.api.validation.definitions import SCHEMA, Tree, definition, problems, update_problems, version
 
 Make = Callable[[int | None], Tree]

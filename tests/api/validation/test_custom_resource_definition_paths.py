@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from bayplan.api.validation.client_configs import certificate_problem
-from bayplan.api.validation.custom_resource_definitions_columns import FieldPathError, field_path
+from bayplan.api.validation.custom_resource_definitions.columns import FieldPathError, field_path
 from tests.api.validation.definitions import Tree, definition, problems, update_problems, version
 
 STRING = {"type": "string"}

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from bayplan.api.schema import definitions
-from bayplan.apiserver import openapi_custom
-from bayplan.apiserver.openapi_custom import published
-from bayplan.apiserver.openapi_custom_routes import routes_of
-from bayplan.apiserver.openapi_routes import operation_id
-from bayplan.apiserver.openapi_schemas import schemas_v3
+from bayplan.apiserver.openapi import custom as openapi_custom
+from bayplan.apiserver.openapi.custom import published
+from bayplan.apiserver.openapi.custom_routes import routes_of
+from bayplan.apiserver.openapi.routes import operation_id
+from bayplan.apiserver.openapi.schemas import schemas_v3
 from tests.api.custom_resources.test_kinds import rows, version
 from tests.apiserver.custom_resources import things
 

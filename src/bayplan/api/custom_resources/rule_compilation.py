@@ -18,7 +18,7 @@ from bayplan.api.cel.validators import unreadable, validate
 from bayplan.api.custom_resources.pruning import EMBEDDED, RULES, has_rules
 from bayplan.api.custom_resources.rule_values import whole_object
 from bayplan.api.schema import Schema
-from bayplan.api.validation.custom_resource_definitions_columns import FieldPathError, field_path
+from bayplan.api.validation.custom_resource_definitions.columns import FieldPathError, field_path
 
 
 @dataclass(frozen=True, slots=True)

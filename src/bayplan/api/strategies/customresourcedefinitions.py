@@ -37,23 +37,23 @@ class CustomResourceDefinitionStrategy(Strategy):
     # The rules are imported when they are needed: they bring a compiler of expressions along, and every server has this strategy.
 
     def validate_create(self, obj: Definition) -> list[FieldError]:
-        from bayplan.api.validation.custom_resource_definitions import validate_definition
+        from bayplan.api.validation.custom_resource_definitions.definitions import validate_definition
 
         return validate_definition(obj)
 
     def validate_update(self, obj: Definition, old: Definition) -> list[FieldError]:
-        from bayplan.api.validation.custom_resource_definitions import validate_definition_update
+        from bayplan.api.validation.custom_resource_definitions.definitions import validate_definition_update
 
         return validate_definition_update(obj, old)
 
     def validate_status_update(self, obj: Definition, old: Definition) -> list[FieldError]:
-        from bayplan.api.validation.custom_resource_definitions import validate_definition_status
+        from bayplan.api.validation.custom_resource_definitions.definitions import validate_definition_status
 
         return validate_definition_status(obj)
 
     def warnings(self, obj: Definition, old: Definition | None) -> list[str]:
         """Formats that nobody checks; an update tells of those that it brings along."""
-        from bayplan.api.validation.custom_resource_definitions_formats import unknown_formats
+        from bayplan.api.validation.custom_resource_definitions.formats import unknown_formats
 
         known = () if old is None else unknown_formats(old.spec)
         return [f'unrecognized format "{one}"' for one in unknown_formats(obj.spec) if one not in known]

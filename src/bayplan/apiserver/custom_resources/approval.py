@@ -9,7 +9,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from bayplan.api.validation.custom_resource_definitions_names import Approval, approval, needs_approval
+from bayplan.api.validation.custom_resource_definitions.names import Approval, approval, needs_approval
 from bayplan.apiserver.bootstrap.publishing import own_call
 from bayplan.apiserver.custom_resources.definitions import (
     Condition,

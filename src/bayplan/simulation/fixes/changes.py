@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from bayplan.api.quantity import Format, Quantity, parse
 from bayplan.api.types import core_v1
 from bayplan.scheduler.decision import Decision
-from bayplan.scheduler.planner_capacity import Limit
+from bayplan.scheduler.planning.capacity import Limit
 from bayplan.simulation.fixes.base import Apply, Candidate, Change, Range, change_node, of_spec
 from bayplan.simulation.fixes.selectors import affinity_expressions, selector_entries
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from bayplan.api.types import core_v1
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.library import Planner
-from bayplan.scheduler.planner_reasons import every_refusal, limits_in
+from bayplan.scheduler.planning.reasons import every_refusal, limits_in
 from bayplan.scheduler.snapshot.pods import pod_key
 from bayplan.simulation.fixes.base import Candidate, Change, Fix, Supposed, replace_pod, strongest
 from bayplan.simulation.fixes.changes import candidates

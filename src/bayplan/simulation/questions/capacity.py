@@ -1,6 +1,6 @@
 """How many more pods fit into a cluster, what limits them, and how many nodes are missing for more.
 
-The scheduler answers: see `bayplan.scheduler.planner_capacity`. Nodes that are not there yet get the pods of the daemon sets
+The scheduler answers: see `bayplan.scheduler.planning.capacity`. Nodes that are not there yet get the pods of the daemon sets
 first, as real ones would.
 """
 
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bayplan.api.pod_resources import pod_total
 from bayplan.scheduler.errors import SchedulerError
-from bayplan.scheduler.planner_capacity import Limit, MixPodCapacity, PodCapacity, Told, capacity_for, capacity_for_mix
-from bayplan.scheduler.planner_relocation import NodeUse, use_of_nodes
+from bayplan.scheduler.planning.capacity import Limit, MixPodCapacity, PodCapacity, Told, capacity_for, capacity_for_mix
+from bayplan.scheduler.planning.relocation import NodeUse, use_of_nodes
 from bayplan.scheduler.snapshot.pods import pod_key
 from bayplan.simulation.questions.quota_limits import QuotaLimits, quota_limits
 from bayplan.simulation.snapshots.planner import NodeShape, QuestionError, planner_of

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bayplan.api.selector_syntax import parse_labels
 from bayplan.api.selectors import SelectorError
 from bayplan.scheduler.errors import SchedulerError
-from bayplan.scheduler.planner_relocation import NodeUse, emptied_by_room, moving, packing, use_of_nodes
+from bayplan.scheduler.planning.relocation import NodeUse, emptied_by_room, moving, packing, use_of_nodes
 from bayplan.scheduler.snapshot.pods import pod_key
 from bayplan.simulation.questions.consolidate_rules import Budgets, Fate, Rules, judge, node_blocker
 from bayplan.simulation.snapshots.planner import QuestionError, fresh, planner_of

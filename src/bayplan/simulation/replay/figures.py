@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from bayplan.api.types.core_v1 import Pod
 from bayplan.scheduler.library import Planner
-from bayplan.scheduler.planner_capacity import capacity_for
-from bayplan.scheduler.planner_relocation import NodeUse
+from bayplan.scheduler.planning.capacity import capacity_for
+from bayplan.scheduler.planning.relocation import NodeUse
 from bayplan.scheduler.snapshot.resources import pod_requests
 from bayplan.simulation.replay.gpu_fragmentation import room_with_gpus
 from bayplan.simulation.replay.gpu_shares import GpuShares, shares_of

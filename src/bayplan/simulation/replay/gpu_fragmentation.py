@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from bayplan.api.types.core_v1 import Container, Pod
 from bayplan.scheduler.library import Planner
-from bayplan.scheduler.planner_capacity import capacity_for
+from bayplan.scheduler.planning.capacity import capacity_for
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.simulation.replay.gpu_shares import GPU, GpuShares, Shares, shares_of
 

@@ -19,7 +19,7 @@ from bayplan.api.types.core_v1 import Node, Pod
 from bayplan.scheduler.cycle import RandomChoice
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.library import Config, Planner
-from bayplan.scheduler.planner_relocation import use_of_nodes
+from bayplan.scheduler.planning.relocation import use_of_nodes
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.simulation.replay.figures import fragmentation, looks_of, shares, unevenness, usual_pod
 from bayplan.simulation.replay.gpu_fragmentation import gpu_fragmentation, wants_of

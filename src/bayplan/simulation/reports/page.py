@@ -7,7 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from bayplan import __version__
-from bayplan.scheduler.planner_relocation import NodeUse, packing, use_of_nodes
+from bayplan.scheduler.planning.relocation import NodeUse, packing, use_of_nodes
 from bayplan.simulation.fixes.search import Fixes
 from bayplan.simulation.questions.capacity import Capacity, MixCapacity
 from bayplan.simulation.questions.consolidate import Consolidation
@@ -15,7 +15,7 @@ from bayplan.simulation.reports import plots
 from bayplan.simulation.snapshots.planner import planner_of
 
 if TYPE_CHECKING:
-    from bayplan.scheduler.planner_capacity import Limit
+    from bayplan.scheduler.planning.capacity import Limit
     from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 
 _MOST_ROWS: Final = 500

@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from bayplan.scheduler.planner_relocation import packing
+from bayplan.scheduler.planning.relocation import packing
 from bayplan.simulation.questions.capacity import Capacity, MixCapacity
 
 if TYPE_CHECKING:
-    from bayplan.scheduler.planner_capacity import Limit
+    from bayplan.scheduler.planning.capacity import Limit
     from bayplan.simulation.fixes.search import Fixes
     from bayplan.simulation.questions.consolidate import Consolidation
     from bayplan.simulation.questions.quota_limits import QuotaLimits

@@ -1,0 +1,1 @@
+"""KubeSchedulerConfiguration and older forms of it: typed, read and checked."""

@@ -1,0 +1,149 @@
+"""Reading a `Policy`, the scheduler's configuration before profiles: predicates, priorities and extenders by name.
+
+One profile comes out, with the plugins that the old names stand for. Source: `pkg/scheduler/apis/config/v1/types.go`
+and `legacy_registry.go` of Kubernetes 1.22, the last version that read such files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from bayplan.api.errors import FieldError, invalid
+from bayplan.scheduler.configuration.arguments import integer, mapping, sequence
+from bayplan.scheduler.configuration.older_names import (
+    DEFAULT_PREDICATES,
+    DEFAULT_PRIORITIES,
+    GENERAL,
+    MANDATORY,
+    PREDICATES,
+    PRIORITIES,
+    OlderName,
+)
+from bayplan.scheduler.configuration.reader import raise_all
+from bayplan.scheduler.configuration.settings import PluginChoice, PluginSet, ProfileSettings, SchedulerSettings, Tree
+from bayplan.scheduler.errors import SettingsError
+from bayplan.scheduler.extenders import settings as extender_settings
+from bayplan.scheduler.framework import arguments
+from bayplan.scheduler.framework.arguments import NodeResourcesFitArgs, ResourceWeight, ShapePoint
+
+ALWAYS: Final = ("SchedulingGates", "PrioritySort", "DynamicResources", "DefaultPreemption", "DefaultBinder")
+"""Plugins that no Policy names and every profile needs."""
+RATIO: Final = "RequestedToCapacityRatioPriority"
+
+
+def parse(tree: Tree) -> SchedulerSettings:
+    """Settings from a Policy as plain dicts. Raises SettingsError."""
+    version = tree.get("apiVersion", "v1")
+    if version not in ("v1", "kubescheduler.config.k8s.io/v1"):
+        raise SettingsError("apiVersion", f"{version!r} is not supported for a Policy, use 'v1'")
+    errors: list[FieldError] = []
+    predicates = _predicates(tree, errors)
+    weights, ratios = _priorities(tree, errors)
+    hard_weight = integer(tree, "hardPodAffinitySymmetricWeight", "", 1)
+    if not 0 <= hard_weight <= 100:
+        errors.append(invalid("hardPodAffinitySymmetricWeight", hard_weight, "not in valid range [0-100]"))
+    items = [_extender(mapping(item, "extenders")) for item in sequence(tree.get("extenders"), "extenders")]
+    extenders = extender_settings.parse(items, "extenders", errors)
+    raise_all(errors)
+    affinity = arguments.InterPodAffinityArgs(hard_weight)
+    configured: dict[str, object] = {"InterPodAffinity": affinity, **ratios}
+    ignored = frozenset().union(*(item.ignored_resources for item in extenders))
+    if ignored and "PodFitsResources" in predicates:
+        configured["PodFitsResources"] = NodeResourcesFitArgs(ignored_resources=ignored)
+    profile = ProfileSettings(
+        multi_point=tuple(PluginChoice(name) for name in ALWAYS),
+        points=_points(predicates, weights),
+        arguments=configured,
+    )
+    return SchedulerSettings((profile,), extenders=extenders)
+
+
+def _points(predicates: Iterable[str], weights: dict[str, int]) -> dict[str, PluginSet]:
+    chosen: dict[str, list[PluginChoice]] = {}
+    for name in predicates:
+        for point in PREDICATES[name].points:
+            chosen.setdefault(point, []).append(PluginChoice(name))
+    for name, weight in weights.items():
+        for point in _priority(name).points:
+            chosen.setdefault(point, []).append(PluginChoice(name, weight))
+    return {point: PluginSet(tuple(choices)) for point, choices in chosen.items()}
+
+
+def _priority(name: str) -> OlderName:
+    return PRIORITIES["LeastRequestedPriority"] if name == RATIO else PRIORITIES[name]
+
+
+def _predicates(tree: Tree, errors: list[FieldError]) -> list[str]:
+    """The predicates, in the order in which they are asked."""
+    if tree.get("predicates") is None:
+        wanted = {*DEFAULT_PREDICATES, *MANDATORY}
+    else:
+        wanted = set(MANDATORY)
+        for index, item in enumerate(sequence(tree["predicates"], "predicates")):
+            where = f"predicates[{index}]"
+            name = mapping(item, where).get("name", "")
+            if item.get("argument"):
+                raise SettingsError(f"{where}.argument", "custom predicates are not supported; use node affinity")
+            if name in ("GeneralPredicates", "GeneralPred"):
+                wanted.update(GENERAL)
+            elif name in PREDICATES:
+                wanted.add(name)
+            else:
+                errors.append(invalid(f"{where}.name", name, f"Predicate type not found for {name}"))
+    return [name for name in PREDICATES if name in wanted]
+
+
+def _priorities(tree: Tree, errors: list[FieldError]) -> tuple[dict[str, int], dict[str, object]]:
+    """Priority -> weight, and the arguments of those that have some."""
+    if tree.get("priorities") is None:
+        return dict(DEFAULT_PRIORITIES), {}
+    weights: dict[str, int] = {}
+    configured: dict[str, object] = {}
+    for index, item in enumerate(sequence(tree["priorities"], "priorities")):
+        where = f"priorities[{index}]"
+        name = mapping(item, where).get("name", "")
+        weight = integer(item, "weight", where, 0)
+        if weight <= 0:
+            detail = f"Priority {name} should have a positive weight applied to it or it has overflown"
+            errors.append(invalid(f"{where}.weight", weight, detail))
+        argument = mapping(item.get("argument") or {}, f"{where}.argument")
+        ratio = argument.get("requestedToCapacityRatioArguments")
+        if ratio is not None:
+            configured["LeastRequestedPriority"] = _ratio(mapping(ratio, where), f"{where}.argument")
+            name = "LeastRequestedPriority"
+        elif argument:
+            raise SettingsError(f"{where}.argument", "only requestedToCapacityRatioArguments are supported")
+        elif name not in PRIORITIES:
+            errors.append(invalid(f"{where}.name", name, f"Priority type not found for {name}"))
+            continue
+        weights[name] = weight
+    return weights, configured
+
+
+def _ratio(tree: Tree, path: str) -> NodeResourcesFitArgs:
+    """`shape` has scores up to 10, as in profiles."""
+    where = f"{path}.requestedToCapacityRatioArguments"
+    shape = tuple(
+        ShapePoint(integer(item, "utilization", where, 0), integer(item, "score", where, 0))
+        for item in sequence(tree.get("shape"), f"{where}.shape")
+    )
+    if not shape:
+        raise SettingsError(f"{where}.shape", "Required value: at least one point must be specified")
+    resources = tuple(
+        ResourceWeight(item.get("name", ""), integer(item, "weight", where, 0) or 1)
+        for item in sequence(tree.get("resources"), f"{where}.resources")
+    )
+    return replace(
+        NodeResourcesFitArgs(), strategy="RequestedToCapacityRatio", shape=shape,
+        resources=resources or arguments.CPU_AND_MEMORY,
+    )  # fmt: skip
+
+
+def _extender(tree: Tree) -> dict[str, Any]:
+    """An extender as profiles have it; here HTTPS is spelled otherwise, and timeouts are nanoseconds."""
+    found = dict(tree)
+    if "enableHttps" in found:
+        found["enableHTTPS"] = found.pop("enableHttps")
+    return found
