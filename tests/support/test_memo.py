@@ -79,6 +79,16 @@ def test_age_drops_what_was_not_asked_for_since_the_last_time() -> None:
     assert (memo.get("asked"), memo.get("not asked")) == (1, None)
 
 
+def test_a_memo_may_live_for_several_calls() -> None:
+    memo: Memo[str, int] = Memo("long", most_bytes=10_000, ages_per_generation=3)
+    memo.put("a", 1, size=0)
+    for _ in range(5):
+        age_all()
+    assert len(memo) == 1
+    age_all()
+    assert len(memo) == 0
+
+
 def test_functions_start_over_and_keep_count() -> None:
     asked: list[int] = []
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from bayplan.client.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.client.event_correlation import COMBINED, EventCorrelator, Key
 from bayplan.support.clock import Clock
+from bayplan.support.memo import Memo
 from bayplan.support.randomness import Randomness
 from bayplan.support.timestamps import rfc3339, rfc3339_micro
 
@@ -22,7 +22,10 @@ logger = logging.getLogger(__name__)
 NORMAL, WARNING = "Normal", "Warning"
 _QUEUE_LIMIT = 50_000
 """Events that may wait to be written; each takes a kilobyte."""
-_REMEMBERED = 4096
+_WRITTEN_BYTES = 4 << 20
+_ENTRY_BYTES = 800
+_AGES_PER_GENERATION = 24
+"""About an hour: then the server has forgotten an event that was not repeated."""
 _WRITERS = 16
 
 
@@ -72,7 +75,9 @@ class EventRecorder:
         self._randomness = randomness
         self._correlator = EventCorrelator()
         self._queue: asyncio.Queue[tuple[Key, core_v1.Event]] = asyncio.Queue(_QUEUE_LIMIT)
-        self._written: OrderedDict[Key, _Written] = OrderedDict()
+        self._written: Memo[Key, _Written] = Memo(
+            "written_events", most_bytes=_WRITTEN_BYTES, ages_per_generation=_AGES_PER_GENERATION
+        )
         self.dropped = 0
         """Events that were not written because the server could not keep up or refused them."""
 
@@ -138,9 +143,7 @@ class EventRecorder:
         if known is not None and await self._count(event, known):
             return
         written = _Written(event.metadata.name, event.metadata.namespace, 1)
-        self._written[key] = written
-        if len(self._written) > _REMEMBERED:
-            self._written.popitem(last=False)
+        self._written.put(key, written, _ENTRY_BYTES)
         await self.client.post(event)
 
     async def _count(self, event: core_v1.Event, known: _Written) -> bool:

@@ -50,13 +50,27 @@ class Memo(Generic[K, V]):
     True
     """
 
-    __slots__ = ("__weakref__", "_half", "_old", "_old_size", "_young", "_young_size", "hits", "misses", "name")
+    __slots__ = (
+        "__weakref__",
+        "_ages_left",
+        "_ages_per_generation",
+        "_half",
+        "_old",
+        "_old_size",
+        "_young",
+        "_young_size",
+        "hits",
+        "misses",
+        "name",
+    )
 
-    def __init__(self, name: str, *, most_bytes: int) -> None:
-        """name: of the table in metrics; several may have the same one and are counted together."""
+    def __init__(self, name: str, *, most_bytes: int, ages_per_generation: int = 1) -> None:
+        """name: of the table in metrics; several may have the same one and are counted together. ages_per_generation: calls of `age_all` that entries
+        outlive before they count as old."""
         self.name = name
         self.hits = self.misses = 0
         self._half = most_bytes // 2
+        self._ages_per_generation = self._ages_left = ages_per_generation
         self._young: dict[K, tuple[V, int]] = {}
         self._old: dict[K, tuple[V, int]] = {}
         self._young_size = self._old_size = 0
@@ -92,7 +106,7 @@ class Memo(Generic[K, V]):
 
     def _add(self, key: K, entry: tuple[V, int]) -> None:
         if self._young_size + entry[1] > self._half:
-            self.age()
+            self._turn_old()
         self._young[key] = entry
         self._young_size += entry[1]
 
@@ -107,7 +121,13 @@ class Memo(Generic[K, V]):
             self._old_size -= found[1]
 
     def age(self) -> None:
-        """Forget what was neither put nor asked for since the last time."""
+        """Forget what was neither put nor asked for since the last time, or the time before so many calls."""
+        self._ages_left -= 1
+        if not self._ages_left:
+            self._turn_old()
+
+    def _turn_old(self) -> None:
+        self._ages_left = self._ages_per_generation
         self._old, self._old_size = self._young, self._young_size
         self._young, self._young_size = {}, 0
 
