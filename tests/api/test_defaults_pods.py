@@ -10,7 +10,7 @@ from bayplan.api import codec
 from bayplan.api.defaults.images import pull_policy
 from bayplan.api.defaults.pods import qos_class
 from bayplan.api.strategies.base import clone
-from bayplan.api.strategies.pods import STRATEGY
+from bayplan.api.strategies.core.pods import STRATEGY
 from bayplan.api.types import core_v1
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bayplan.api.strategies import pod_forms, pods
-from bayplan.api.strategies.pod_forms import ValidForms, form_of
-from bayplan.api.strategies.pods import PodStrategy
+from bayplan.api.strategies.core import pod_forms, pods
+from bayplan.api.strategies.core.pod_forms import ValidForms, form_of
+from bayplan.api.strategies.core.pods import PodStrategy
 from bayplan.api.trusted import trust
 from bayplan.api.types import core_v1, meta_v1
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from bayplan.api.strategies.pods import STRATEGY
+from bayplan.api.strategies.core.pods import STRATEGY
 from bayplan.api.trusted import is_trusted, trust
 from bayplan.api.types import core_v1, meta_v1
 

@@ -8,7 +8,7 @@ import pytest
 
 from bayplan.api import codec
 from bayplan.api.strategies.base import clone
-from bayplan.api.strategies.pods import STRATEGY
+from bayplan.api.strategies.core.pods import STRATEGY
 from bayplan.api.types import core_v1
 
 

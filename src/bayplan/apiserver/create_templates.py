@@ -18,7 +18,7 @@ import msgspec
 
 from bayplan.api.codec import encode
 from bayplan.api.kinds import Kind
-from bayplan.api.strategies.pod_forms import token_volume
+from bayplan.api.strategies.core.pod_forms import token_volume
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.pod_warnings import pod_name_warnings

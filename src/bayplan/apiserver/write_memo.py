@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from bayplan.api.strategies.pods import NODE_FIELD, NOMINATION_FIELD
+from bayplan.api.strategies.core.pods import NODE_FIELD, NOMINATION_FIELD
 from bayplan.api.types import core_v1
 from bayplan.apiserver.admission.chain import CREATE, UPDATE
 from bayplan.apiserver.admission.service_account import TOKEN_VOLUME

@@ -6,8 +6,8 @@ from typing import Any
 
 from bayplan.api import codec
 from bayplan.api.errors import FieldError
+from bayplan.api.strategies.apiextensions.customresourcedefinitions import STRATEGY
 from bayplan.api.strategies.base import clone
-from bayplan.api.strategies.customresourcedefinitions import STRATEGY
 from bayplan.api.types import apiextensions_v1
 
 Tree = dict[str, Any]

@@ -6,7 +6,7 @@ from typing import Any
 
 from bayplan.api import codec
 from bayplan.api.errors import FieldError
-from bayplan.api.strategies.pods import STRATEGY
+from bayplan.api.strategies.core.pods import STRATEGY
 from bayplan.api.types import core_v1
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from bayplan.api import codec
 from bayplan.api.strategies.base import clone
-from bayplan.api.strategies.resourceclaims import STRATEGY
+from bayplan.api.strategies.resource.resourceclaims import STRATEGY
 from bayplan.api.types import resource_v1
 
 UID = "0b5c8f1e-1111-4222-8333-444455556666"

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from bayplan.api import codec
+from bayplan.api.strategies.apiextensions.customresourcedefinitions import STRATEGY
 from bayplan.api.strategies.base import clone
-from bayplan.api.strategies.customresourcedefinitions import STRATEGY
 from bayplan.api.types import apiextensions_v1
 from tests.api.validation.definitions import (
     Tree,
@@ -286,6 +286,6 @@ def test_schemas_inside_schemas_are_read_like_others() -> None:
 
 
 def test_the_rules_are_not_loaded_before_there_is_a_definition() -> None:
-    loads = "import sys; import bayplan.api.strategies.customresourcedefinitions; print('bayplan.api.cel.checker' in sys.modules)"
+    loads = "import sys; import bayplan.api.strategies.apiextensions.customresourcedefinitions; print('bayplan.api.cel.checker' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", loads], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bayplan.api.codec import DecodeError
-from bayplan.api.strategies.daemonsets import STRATEGY
+from bayplan.api.strategies.apps.daemonsets import STRATEGY
 from bayplan.api.types import apps_v1, meta_v1
 
 KEY = "deprecated.daemonset.template.generation"

@@ -9,8 +9,8 @@ import pytest
 
 from bayplan.api import codec
 from bayplan.api.strategies.base import clone
-from bayplan.api.strategies.flowschemas import STRATEGY as SCHEMAS
-from bayplan.api.strategies.prioritylevelconfigurations import STRATEGY as LEVELS
+from bayplan.api.strategies.flowcontrol.flowschemas import STRATEGY as SCHEMAS
+from bayplan.api.strategies.flowcontrol.prioritylevelconfigurations import STRATEGY as LEVELS
 from bayplan.api.types import flowcontrol_v1
 from bayplan.apiserver.bootstrap.flow_control_table import flow_schemas, priority_levels
 from tests.api.validation.pods import told

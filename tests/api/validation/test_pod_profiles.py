@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from bayplan.api.strategies.base import clone
-from bayplan.api.strategies.pods import STRATEGY
+from bayplan.api.strategies.core.pods import STRATEGY
 from tests.api.validation.pods import pod, problems, told
 
 SECCOMP = "seccomp.security.alpha.kubernetes.io/pod"

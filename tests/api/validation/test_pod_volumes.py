@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bayplan.api.strategies.pods import STRATEGY
+from bayplan.api.strategies.core.pods import STRATEGY
 from tests.api.validation.pods import pod, problems
 
 ISCSI = {"targetPortal": "10.0.0.1:3260", "lun": 0}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bayplan.api.codec import from_tree
-from bayplan.api.strategies import (
+from bayplan.api.strategies.admissionregistration import (
     mutatingadmissionpolicies,
     validatingadmissionpolicies,
     validatingwebhookconfigurations,

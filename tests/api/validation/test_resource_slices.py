@@ -9,8 +9,8 @@ import pytest
 
 from bayplan.api import codec
 from bayplan.api.strategies.base import clone
-from bayplan.api.strategies.resourceclaims import STRATEGY as CLAIMS
-from bayplan.api.strategies.resourceslices import STRATEGY as SLICES
+from bayplan.api.strategies.resource.resourceclaims import STRATEGY as CLAIMS
+from bayplan.api.strategies.resource.resourceslices import STRATEGY as SLICES
 from bayplan.api.types import resource_v1
 from tests.api.validation.pods import told
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bayplan.api import codec
-from bayplan.api.strategies.persistentvolumeclaims import STRATEGY as CLAIMS
-from bayplan.api.strategies.persistentvolumes import STRATEGY as VOLUMES
+from bayplan.api.strategies.core.persistentvolumeclaims import STRATEGY as CLAIMS
+from bayplan.api.strategies.core.persistentvolumes import STRATEGY as VOLUMES
 from bayplan.api.types import core_v1
 from tests.api.validation.pods import told
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bayplan.api.errors import ApiError, FieldError, internal_error, invalid, invalid_object
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.strategies.base import clone
-from bayplan.api.strategies.services import needs_health_check, needs_node_port
+from bayplan.api.strategies.core.services import needs_health_check, needs_node_port
 from bayplan.api.types import core_v1
 from bayplan.apiserver.allocation.addresses import ServiceAddresses
 from bayplan.apiserver.allocation.errors import AllocationError, Taken

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from bayplan.api.kinds import Kind
-from bayplan.api.strategies.apiservices import available
+from bayplan.api.strategies.apiregistration.apiservices import available
 from bayplan.api.types import apiregistration_v1, core_v1, discovery_v1
 from bayplan.apiserver.aggregation.probing import probe
 from bayplan.apiserver.bootstrap.publishing import kind_of, own_call

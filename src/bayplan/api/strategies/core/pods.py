@@ -11,7 +11,7 @@ from bayplan.api.defaults.pods import app_armor_from_annotations, default_pod, m
 from bayplan.api.errors import FieldError, forbidden
 from bayplan.api.managedfields.fieldset import FieldSet, of_paths
 from bayplan.api.strategies.base import Strategy
-from bayplan.api.strategies.pod_forms import ValidForms
+from bayplan.api.strategies.core.pod_forms import ValidForms
 from bayplan.api.types import core_v1
 from bayplan.api.validation.ip_warnings import ip_warnings
 from bayplan.api.validation.meta import UpdateChecks

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bayplan.api.defaults.pod_spec import default_pod_template
 from bayplan.api.errors import FieldError, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
-from bayplan.api.strategies.jobs import default_failure_policy, job_spec_warnings
+from bayplan.api.strategies.batch.jobs import default_failure_policy, job_spec_warnings
 from bayplan.api.types import batch_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.cron import check_schedule, check_time_zone

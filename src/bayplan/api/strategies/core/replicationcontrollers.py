@@ -5,8 +5,8 @@ from __future__ import annotations
 from bayplan.api import selectors
 from bayplan.api.defaults.pod_spec import default_pod_template
 from bayplan.api.errors import FieldError, required
+from bayplan.api.strategies.apps.replicasets import REPLICA_COUNTS
 from bayplan.api.strategies.base import Strategy
-from bayplan.api.strategies.replicasets import REPLICA_COUNTS
 from bayplan.api.types import core_v1
 from bayplan.api.validation.fields import check_not_negative
 from bayplan.api.validation.pod_spec import check_pod_template

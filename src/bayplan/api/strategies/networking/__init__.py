@@ -1,0 +1,1 @@
+"""Strategies of the kinds of the API group `networking`."""
