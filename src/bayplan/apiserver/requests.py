@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 YAML = "application/yaml"
+TEXT = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,17 @@ class Request:
         self.info = parse_request_info(self.method, self.path, self.query)
 
 
+class FlowIdentity:
+    """Which flow schema and priority level a request was assigned to, as its answer says: by uid, so that names are not given away."""
+
+    __slots__ = ("head", "headers")
+
+    def __init__(self, schema: str, level: str) -> None:
+        self.headers = {"X-Kubernetes-Pf-Flowschema-Uid": schema, "X-Kubernetes-Pf-Prioritylevel-Uid": level}
+        self.head = "".join(f"{name}: {uid}\r\n" for name, uid in self.headers.items()).encode()
+        """The headers as they stand in the head of an answer."""
+
+
 @dataclass(slots=True)
 class Response:
     """One answer. `watcher` is set for watches: the transport streams what it yields."""
@@ -112,6 +124,17 @@ class Response:
     """With a relay of a request that is put into the audit log: to be told of the answer."""
     audit_id: str = ""
     """Names the request in the audit log; the answer carries it."""
+    flow: FlowIdentity | None = None
+    """What priority and fairness made of the request; the answer carries it."""
+    when_relayed: Callable[[], None] | None = None
+    """With a relay: to be called once it has ended, or does not take place."""
+
+    def not_relayed(self) -> None:
+        """The relay does not take place: nobody is there for the answer."""
+        if self.when_relayed is not None:
+            self.when_relayed()
+        if self.trail is not None:
+            self.trail.ended()
 
     def whole_body(self) -> bytes:
         """The body in one piece."""

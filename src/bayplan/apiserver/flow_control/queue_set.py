@@ -1,0 +1,358 @@
+"""Fair queuing for one priority level: which of its requests execute, which wait, and which are rejected.
+
+A limit on seats bounds what executes at once. Requests beyond it wait in queues, one of which is chosen for each request among the hand of its flow. A queue is
+charged for the work of each request that it starts; next is the queue whose oldest request would finish first, had all had equal shares since they became busy:
+
+    R(t)              work that each busy queue could have done until now ("virtual time"): grows by min(seats wanted, limit) / busy queues per second
+    next_dispatch     R at which a queue's next request would start; grows by the request's work when one starts, corrected when it finishes
+
+Worked example: limit 1, requests of 3 ms. Queue A has 3 requests waiting, then B gets one. A starts at R=0, so A's next_dispatch is 3 ms; B became busy at R=1.5 ms
+and its request would finish at 4.5 ms, A's second one at 6 ms: B is next.
+
+Nothing here knows asyncio: methods return what was started, and the caller tells those requests. Times are seconds of a monotonic clock and never go back.
+
+Source: Kubernetes' `fairqueuing/queueset`. Its sums over all queues are kept up to date here instead, and seats that stay occupied after a request are given back
+when time passes their end, so that an uncontended request costs neither a loop over queues nor a timer.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import Any, Final
+
+from bayplan.apiserver.flow_control.parameters import SERVICE_SECONDS
+from bayplan.apiserver.flow_control.queues import (
+    CONCURRENCY_LIMIT,
+    EXEMPT,
+    QUEUE_FULL,
+    TIME_OUT,
+    Dispatch,
+    FlowCounts,
+    Queue,
+    State,
+    Ticket,
+)
+from bayplan.apiserver.flow_control.work import SCALE, Work, seat_seconds
+
+UNLIMITED: Final = 1 << 60
+
+
+class QueueSet:
+    """The requests of one priority level."""
+
+    def __init__(self, now: float) -> None:
+        """now: seconds of the clock from which all times come."""
+        self.desired_queues = EXEMPT
+        self.queue_length_limit = 0
+        self.limit = 0
+        """Seats that may be occupied at once."""
+        self.seats_per_turn = UNLIMITED
+        """Seats that may be taken between two calls of `new_turn`."""
+        self.queues: list[Queue] = []
+        self.r = 0
+        self.now = now
+        self.executing = self.seats = self.waiting = self.waiting_seats = 0
+        self.timed_out = self.cancelled = self.enqueued = 0
+        self.last_dispatch = Dispatch(0, 0, 0, 0, 0, 0)
+        self.durations: dict[tuple[int, int, int, int], float] = {}
+        """Seconds spent with so many requests executing, seats occupied, requests waiting and seats wanted by those; to be emptied by who reads it."""
+        self.highest_demand = 0
+        """Most seats that were occupied or wanted at once; to be set back by who reads it."""
+        self.without_queue: dict[Ticket, None] = {}
+        """What executes of a level without queues."""
+        self._active = 0
+        """Queues with a request that waits or executes."""
+        self._backlogged: dict[Queue, None] = {}
+        """Queues with a request that waits."""
+        self._robin = 0
+        self._turn_seats = 0
+        self._lingering: list[tuple[float, int, Ticket]] = []
+        """Seats that are occupied after their requests: a heap by the time of their release."""
+        self._lingered = 0
+
+    # ------------------------------------------------------------------ configuration
+
+    def configure(self, now: float, queues: int, length_limit: int) -> None:
+        """Have so many queues (EXEMPT, 0 or more) of this length. What waits in further ones goes on to wait there."""
+        self.advance(now)
+        if queues > 0:
+            self.queue_length_limit = length_limit
+            self.queues.extend(Queue(index) for index in range(len(self.queues), queues))
+        self.desired_queues = queues
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits or executes."""
+        return not (self.waiting or self.executing)
+
+    @property
+    def next_release(self) -> float | None:
+        """When seats become free by themselves; None if none do."""
+        return self._lingering[0][0] if self._lingering else None
+
+    # ------------------------------------------------------------------ time
+
+    def advance(self, now: float) -> None:
+        """Let time pass: R grows, and seats whose time is over become free."""
+        while self._lingering and self._lingering[0][0] <= now:
+            at, _, ticket = heapq.heappop(self._lingering)
+            self._pass(at)
+            self._release(ticket)
+        self._pass(now)
+
+    def _pass(self, now: float) -> None:
+        elapsed = now - self.now
+        if elapsed <= 0.0:
+            return
+        key = (self.executing, self.seats, self.waiting, self.waiting_seats)
+        self.durations[key] = self.durations.get(key, 0.0) + elapsed
+        if self._active:
+            self.r += round(min(self.seats + self.waiting_seats, self.limit) / self._active * elapsed * SCALE)
+        self.now = now
+
+    # ------------------------------------------------------------------ requests
+
+    def start(
+        self, now: float, work: Work, counts: FlowCounts, hand: tuple[int, ...] = (), details: Any = None
+    ) -> Ticket | str:
+        """A request comes. Returns it, executing or waiting, or the reason why it is rejected; `dispatch` is to be called if it waits.
+
+        hand: indexes of the queues that its flow may use.
+        """
+        if self._lingering:
+            self.advance(now)
+        else:
+            self._pass(now)
+        if self.desired_queues <= 0:
+            if not self._has_room(work.seats):
+                counts.reject(CONCURRENCY_LIMIT)
+                return CONCURRENCY_LIMIT
+            ticket = Ticket(work, counts, details, now, self.r)
+            self._execute(ticket, now)
+            return ticket
+        queue = self._choose(hand)
+        if self.seats >= self.limit and len(queue.waiting) >= self.queue_length_limit:
+            counts.reject(QUEUE_FULL)
+            return QUEUE_FULL
+        ticket = Ticket(work, counts, details, now, self.r)
+        ticket.queue = queue
+        if not (queue.waiting or queue.executing):
+            queue.next_dispatch = self.r
+            self._active += 1
+        if (
+            self.waiting
+            or self.seats >= self.limit
+            or self._turn_seats >= self.seats_per_turn
+            or not self._has_room(work.seats)
+        ):
+            self._enqueue(queue, ticket)
+        else:
+            self._execute_at_once(queue, ticket, now)
+        return ticket
+
+    def new_turn(self, now: float) -> list[Ticket]:
+        """Requests may start again that had to wait only since many have just started. Returns what is started now."""
+        self._turn_seats = 0
+        return self.dispatch(now)
+
+    def finish(self, now: float, ticket: Ticket) -> list[Ticket]:
+        """An executing request is answered. Returns what is started in its place."""
+        if self._lingering:
+            self.advance(now)
+        else:
+            self._pass(now)
+        ticket.state = State.OVER
+        self.executing -= 1
+        ticket.counts.executing -= 1
+        queue, work = ticket.queue, ticket.work
+        if queue is None:
+            del self.without_queue[ticket]
+        else:
+            del queue.executing[ticket]
+            if not (queue.executing or queue.waiting):
+                self._active -= 1
+            queue.next_dispatch -= seat_seconds(work.initial_seats, SERVICE_SECONDS - (now - ticket.started))
+            if queue.waiting:
+                queue.bound()
+        if work.additional_seconds > 0.0:
+            self._lingered += 1
+            heapq.heappush(self._lingering, (now + work.additional_seconds, self._lingered, ticket))
+        else:
+            self._release(ticket)
+        return self.dispatch(now) if self.waiting else []
+
+    def abandon(self, now: float, ticket: Ticket, reason: str) -> list[Ticket]:
+        """A waiting request does not wait any longer. Returns what is started since it is not in the way any more."""
+        self.advance(now)
+        queue = ticket.queue
+        assert queue is not None
+        self._dequeue(queue, ticket)
+        if not (queue.executing or queue.waiting):
+            self._active -= 1
+        queue.bound()
+        ticket.state = State.OVER
+        ticket.counts.reject(reason)
+        if reason == TIME_OUT:
+            self.timed_out += 1
+        else:
+            self.cancelled += 1
+        return self.dispatch(now)
+
+    def may_start(self, now: float, seats: int) -> bool:
+        """Whether a request of so many seats would execute at once."""
+        self.advance(now)
+        return self.desired_queues < 0 or (
+            not self.waiting and self.seats < self.limit and not self.is_turn_over and self._has_room(seats)
+        )
+
+    @property
+    def is_turn_over(self) -> bool:
+        """Whether nothing starts before `new_turn`."""
+        return self._turn_seats >= self.seats_per_turn
+
+    def dispatch(self, now: float) -> list[Ticket]:
+        """Start as many waiting requests as there is room for."""
+        self.advance(now)
+        started: list[Ticket] = []
+        while self.waiting and self.seats < self.limit and self._turn_seats < self.seats_per_turn:
+            queue = self._next_queue()
+            ticket = queue.waiting[0]
+            if not self._has_room(ticket.work.seats):
+                ticket.counts.no_room += 1
+                break
+            self._note_dispatch(queue)
+            self._dequeue(queue, ticket)
+            ticket.work = ticket.work.limited_to(self.limit)
+            self._robin = queue.index
+            self._execute(ticket, now)
+            queue.bound()
+            started.append(ticket)
+        return started
+
+    # ------------------------------------------------------------------ steps
+
+    def _has_room(self, seats: int) -> bool:
+        """Whether so many seats are free. A request that is wider than the limit executes when it is alone."""
+        if self.desired_queues < 0:
+            return True
+        if seats > self.limit:
+            return self.executing == 0
+        return self.seats + seats <= self.limit
+
+    def _choose(self, hand: tuple[int, ...]) -> Queue:
+        """The queue of a hand with the least work waiting. Where it begins to look changes, so that flows with common queues do not all prefer the same one."""
+        size = len(hand)
+        offset = self.enqueued % size
+        self.enqueued += 1
+        best = self.queues[hand[offset]]
+        if best.waiting_work:
+            for index in (*hand[offset + 1 :], *hand[:offset]):
+                queue = self.queues[index]
+                if queue.waiting_work < best.waiting_work:
+                    best = queue
+        return best
+
+    def _enqueue(self, queue: Queue, ticket: Ticket) -> None:
+        work, counts = ticket.work, ticket.counts
+        ticket.state = State.WAITING
+        queue.waiting.append(ticket)
+        queue.waiting_work += work.total_work
+        queue.bound()
+        self._backlogged[queue] = None
+        self.waiting += 1
+        self.waiting_seats += work.seats
+        counts.waiting += 1
+        counts.waiting_seats += work.seats
+        self._note_demand()
+
+    def _execute_at_once(self, queue: Queue, ticket: Ticket, now: float) -> None:
+        """Start a request that need not wait, as if it were the only one that does."""
+        if queue.next_dispatch < self.r:
+            queue.next_dispatch = self.r
+        start = queue.next_dispatch
+        discounted = start - seat_seconds(queue.seats, SERVICE_SECONDS) if queue.seats else start
+        self.last_dispatch = Dispatch(self.r, start, start, start, discounted, discounted)
+        self._robin = queue.index
+        ticket.work = ticket.work.limited_to(self.limit)
+        self._execute(ticket, now)
+
+    def _dequeue(self, queue: Queue, ticket: Ticket) -> None:
+        work, counts = ticket.work, ticket.counts
+        if queue.waiting[0] is ticket:
+            queue.waiting.popleft()
+        else:
+            queue.waiting.remove(ticket)
+        queue.waiting_work -= work.total_work
+        if not queue.waiting:
+            del self._backlogged[queue]
+        self.waiting -= 1
+        self.waiting_seats -= work.seats
+        counts.waiting -= 1
+        counts.waiting_seats -= work.seats
+
+    def _execute(self, ticket: Ticket, now: float) -> None:
+        queue, work, counts = ticket.queue, ticket.work, ticket.counts
+        seats = work.seats
+        ticket.state = State.EXECUTING
+        ticket.started = now
+        self.executing += 1
+        self.seats += seats
+        self._turn_seats += seats
+        counts.executing += 1
+        counts.seats += seats
+        counts.dispatched += 1
+        if queue is None:
+            self.without_queue[ticket] = None
+        else:
+            queue.executing[ticket] = None
+            queue.seats += seats
+            queue.next_dispatch += work.total_work
+        self._note_demand()
+
+    def _note_demand(self) -> None:
+        demand = self.seats + self.waiting_seats
+        if demand > self.highest_demand:
+            self.highest_demand = demand
+
+    def _release(self, ticket: Ticket) -> None:
+        """The seats of a request are free. Its queue goes if there are more than there should be and it has nothing to do."""
+        seats, queue = ticket.work.seats, ticket.queue
+        self.seats -= seats
+        ticket.counts.seats -= seats
+        if queue is None:
+            return
+        queue.seats -= seats
+        if len(self.queues) > self.desired_queues and not (queue.waiting or queue.executing):
+            self._remove(queue)
+
+    def _remove(self, queue: Queue) -> None:
+        if queue.index >= len(self.queues) or self.queues[queue.index] is not queue:
+            return  # it went when its last but one seat became free
+        del self.queues[queue.index]
+        for later in self.queues[queue.index :]:
+            later.index -= 1
+        if self._robin >= queue.index:
+            self._robin -= 1
+
+    def _next_queue(self) -> Queue:
+        """The queue whose oldest request would finish first; of equal ones the first behind the queue that was last chosen."""
+        count, first = len(self.queues), self._robin + 1
+
+        def order(queue: Queue) -> tuple[int, int]:
+            return queue.next_dispatch + queue.waiting[0].work.total_work, (queue.index - first) % count
+
+        return min(self._backlogged, key=order)
+
+    def _note_dispatch(self, chosen: Queue) -> None:
+        starts = [queue.next_dispatch for queue in self._backlogged]
+        discounted = [queue.next_dispatch - seat_seconds(queue.seats, SERVICE_SECONDS) for queue in self._backlogged]
+        self.last_dispatch = Dispatch(
+            self.r, chosen.next_dispatch, min(starts), max(starts), min(discounted), max(discounted)
+        )
+
+    def executing_tickets(self) -> Iterator[Ticket]:
+        """What executes."""
+        for queue in self.queues:
+            yield from queue.executing
+        yield from self.without_queue
