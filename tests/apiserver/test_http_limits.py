@@ -136,7 +136,7 @@ def test_only_what_lasts_is_long_running() -> None:
 
 def test_who_has_to_wait_is_told_when_to_come_back() -> None:
     async def run() -> None:
-        async with served(ApiServerSettings(max_requests_inflight=1)) as server:
+        async with served(ApiServerSettings(enable_priority_and_fairness=False, max_requests_inflight=1)) as server:
             listing = [fetch_status(server, "carol") for _ in range(20)]
             server.api.measured.in_flight.labels("readOnly")
             answers = await asyncio.gather(*listing)

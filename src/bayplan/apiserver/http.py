@@ -83,10 +83,12 @@ class HttpServer:
         self.header_cache = header_cache()
 
     def _reading(self) -> float:
-        return float(self.in_flight.reading)
+        gate = self.server.gate
+        return float(self.in_flight.reading if gate is None else gate.executing[True])
 
     def _mutating(self) -> float:
-        return float(self.in_flight.mutating)
+        gate = self.server.gate
+        return float(self.in_flight.mutating if gate is None else gate.executing[False])
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
         """Listen. Returns the port (chosen by the system if 0 is given). Raises OSError if the address is taken."""
@@ -169,6 +171,8 @@ class HttpServer:
 
     async def answer(self, request: Request) -> Response:
         """See ApiHandler."""
+        if self.server.gate is not None:  # which counts requests of other transports, too
+            return await self.server.handle(request)
         changes = self.in_flight.enter(request)
         if changes is None:
             auditor = self.server.auditor
@@ -217,11 +221,13 @@ class HttpServer:
                 trail.begun(answer.status)
         except ApiError as error:
             refused = refusal(request, error)
-            refused.audit_id = response.audit_id
+            refused.audit_id, refused.flow = response.audit_id, response.flow
             if trail is not None:
                 trail.refused(refused)
             return _plain(refused)
         finally:
+            if response.when_relayed is not None:
+                response.when_relayed()
             if trail is not None:
                 trail.ended()
         return answer
@@ -345,6 +351,8 @@ def _headers(response: Response) -> CIMultiDict[str]:
     headers: CIMultiDict[str] = CIMultiDict(response.headers)
     if response.audit_id:
         headers[_AUDIT_ID] = response.audit_id
+    if response.flow is not None:
+        headers.update(response.flow.headers)
     if response.content_type:
         headers["Content-Type"] = response.content_type
     headers.setdefault("Cache-Control", "no-cache, private")

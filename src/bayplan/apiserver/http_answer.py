@@ -43,7 +43,8 @@ def simple_response_bytes(
     ):
         return None
     end = b"\n" if body[:1] == b"{" else b""
-    head = _head(response.code)
+    flow = response.flow
+    head = _head(response.code, flow.head if flow is not None else b"")
     if response.audit_id:
         head = head.replace(b"\r\n", b"\r\nAudit-Id: %b\r\n" % response.audit_id.encode(), 1)
     return b"%b%d\r\n%b%b%b" % (head, len(body) + len(end), _date(floor(now)), body, end)
@@ -100,12 +101,11 @@ class LastResponse(SimpleResponse):
         return None
 
 
-@functools.cache
-def _head(status: int) -> bytes:
-    phrase = responses.get(status, "")
-    return (
-        f"HTTP/1.1 {status} {phrase}\r\nContent-Type: {JSON}\r\nCache-Control: no-cache, private\r\nContent-Length: "
-    ).encode()
+@functools.lru_cache(maxsize=1024)
+def _head(status: int, flow: bytes) -> bytes:
+    """flow: headers that say what priority and fairness made of the request."""
+    first = f"HTTP/1.1 {status} {responses.get(status, '')}\r\nContent-Type: {JSON}\r\n".encode()
+    return first + flow + b"Cache-Control: no-cache, private\r\nContent-Length: "
 
 
 @functools.lru_cache(maxsize=4)

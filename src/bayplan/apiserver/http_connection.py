@@ -276,8 +276,8 @@ class Connection(RequestHandler):
         if transport is None or transport.is_closing():
             if response.watcher is not None:
                 response.watcher.close()
-            elif response.trail is not None:
-                response.trail.ended()
+            elif response.relay is not None:
+                response.not_relayed()
             return
         now = self._handler.now()
         simple = simple_response_bytes(request, response, transport, now)

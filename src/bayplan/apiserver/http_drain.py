@@ -19,9 +19,8 @@ from typing import Final
 from bayplan.api.errors import failure
 from bayplan.apiserver.http_connections import ConnectionServer
 from bayplan.apiserver.http_listener import Listener
-from bayplan.apiserver.nonresource import TEXT
 from bayplan.apiserver.request_info import is_below
-from bayplan.apiserver.requests import Request, Response
+from bayplan.apiserver.requests import TEXT, Request, Response
 from bayplan.apiserver.server import error_response
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.support.clock import Clock

@@ -93,7 +93,12 @@ class InProcessEndpoint:
         response = await self._server.handle(request)
         if response.relay is not None:
             trail = response.trail
-            response = await self._asked_elsewhere(request, response.relay)
+            when_relayed = response.when_relayed
+            try:
+                response = await self._asked_elsewhere(request, response.relay)
+            finally:
+                if when_relayed is not None:
+                    when_relayed()
             if trail is not None:
                 trail.refused(response)
         return response.code, response.whole_body()
@@ -115,7 +120,11 @@ class InProcessEndpoint:
     async def open(self, path: str, query: Mapping[str, str]) -> Response:
         """Open a watch, for who reads its events as they are."""
         response = await self._server.handle(Request("GET", path, query, self._user, user_agent=self._user_agent))
-        return response if response.relay is None else error_response(not_over_http(response.relay))
+        if response.relay is None:
+            return response
+        if response.when_relayed is not None:
+            response.when_relayed()
+        return error_response(not_over_http(response.relay))
 
     def time_out(self, watcher: Watcher) -> Timer | None:
         """End a watch when its time is over, if that is limited."""

@@ -1,4 +1,4 @@
-"""How many requests may be worked on at once: beyond it the rest are told to come back, so that nobody waits for ever.
+"""How many requests may be worked on at once if priority and fairness is off: beyond it the rest are told to come back, so that nobody waits for ever.
 
 Source: kube-apiserver's `--max-requests-inflight` and `--max-mutating-requests-inflight`. Requests that last (watches, logs, exec, proxies) are not counted
 against it; administrators and health checks always get in.
@@ -6,10 +6,10 @@ against it; administrators and health checks always get in.
 
 from __future__ import annotations
 
-from bayplan.apiserver.nonresource import TEXT
-from bayplan.apiserver.requests import Request, Response
+from bayplan.apiserver.requests import TEXT, Request, Response
 
-_READING = frozenset(("get", "head", "list", "options", "watch"))
+READING = frozenset(("get", "head", "list", "options", "watch"))
+"""Verbs, and methods of other paths, that change nothing."""
 _MASTERS = "system:masters"
 
 
@@ -28,7 +28,7 @@ class InFlight:
 
     def enter(self, request: Request) -> bool | None:
         """Count a request. True: it is a changing one, False: a reading one (give it back to `leave`); None: it has to wait."""
-        if request.info.verb in _READING:
+        if request.info.verb in READING:
             if 0 < self.reading_limit <= self.reading and not _always_served(request):
                 return None
             self.reading += 1
@@ -51,12 +51,12 @@ def _always_served(request: Request) -> bool:
     return _MASTERS in request.user.groups or info.is_public or info.is_long_running
 
 
-def too_many_requests() -> Response:
-    """What a request gets that has to wait."""
+def too_many_requests(retry_after: int = 1) -> Response:
+    """What a request gets that is to come back after so many seconds."""
     return Response(
         429,
         b"Too many requests, please try again later.\n",
         TEXT,
-        {"Retry-After": "1", "X-Content-Type-Options": "nosniff"},
+        {"Retry-After": str(retry_after), "X-Content-Type-Options": "nosniff"},
         is_final=True,
     )

@@ -13,11 +13,12 @@ from bayplan.apiserver import forwards_page, openid
 from bayplan.apiserver.aggregation.forwarding import relay_to
 from bayplan.apiserver.aggregation.probing import AGGREGATOR
 from bayplan.apiserver.discovery import Discovery
+from bayplan.apiserver.flow_control.dumps import dump
 from bayplan.apiserver.health import Health
 from bayplan.apiserver.negotiation import JSON, OFFERED, check_produced, negotiate_document
 from bayplan.apiserver.openapi.documents import OpenApi
 from bayplan.apiserver.representation import in_form
-from bayplan.apiserver.requests import Request, Response
+from bayplan.apiserver.requests import TEXT, Request, Response, bool_parameter
 from bayplan.support.memo_metrics import memo_metrics
 from bayplan.support.metrics import CONTENT_TYPE
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 _GROUP_PARTS = 3
 """Parts of `/apis/GROUP`: that and what is above it are answered to any method and without a router."""
 _AGGREGATED = {"Vary": "Accept", "Cache-Control": "public"}
-TEXT = "text/plain; charset=utf-8"
 
 
 def page_not_found() -> Response:
@@ -60,6 +60,9 @@ class NonResource:
                 raise method_not_allowed()
             check_produced(request.accept, (JSON,))
             return Response(200, msgspec.json.format(msgspec.json.encode(version_info()), indent=2), is_final=True)
+        if head == "debug" and self.server.gate is not None:
+            details = bool_parameter(request.query, "includeRequestDetails")
+            return dump(self.server.gate, path, details=details) or page_not_found()
         if path == "/metrics/slis":
             return Response(200, self._health.indicators(), CONTENT_TYPE)
         if path == "/metrics":
@@ -80,6 +83,8 @@ class NonResource:
 
     async def _metrics(self) -> Response:
         further = self.server.further_metrics
+        if self.server.gate is not None:
+            self.server.gate.update_metrics()
         text = self.server.metrics.render() + memo_metrics() + (await further() if further is not None else b"")
         return Response(200, text, CONTENT_TYPE)
 

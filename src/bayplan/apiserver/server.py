@@ -26,6 +26,9 @@ from bayplan.apiserver.bootstrap.kubernetes_service import publish_service, rest
 from bayplan.apiserver.context import Call, Context
 from bayplan.apiserver.custom_resources.routes import settled_path, verb_not_supported
 from bayplan.apiserver.deprecation import deprecation_of
+from bayplan.apiserver.flow_control.gate import Admission, Gate
+from bayplan.apiserver.flow_control.loading import GateConfiguration, open_gate
+from bayplan.apiserver.flow_control.parameters import ADJUSTMENT_SECONDS
 from bayplan.apiserver.forwards import Forwards
 from bayplan.apiserver.health import ALLOCATORS, BOOTSTRAP, CACHES, DEFINITIONS, SERVICE, START, TASKS
 from bayplan.apiserver.negotiation import JSON, PLAIN, Form, negotiate
@@ -136,6 +139,8 @@ class ApiServer:
         """Steps of the start that are still to be made (see `health`)."""
         self.auditor: Auditor | None = None
         """Records requests; None if there is no audit log. The server closes it."""
+        self.gate: Gate | None = None
+        """Decides which requests are worked on at once, by priority and fairness; None if that is off, or the server is not open."""
         self._impersonations: dict[str, str] = {}
         self._nonresource = NonResource(self)
         self._upkeep = Upkeep(self.context)
@@ -154,7 +159,11 @@ class ApiServer:
         self.unfinished.discard(ALLOCATORS)
         await publish_beside_others(self.context)
         self.unfinished.discard(BOOTSTRAP)
+        self.gate = open_gate(self.context)
         self._upkeep.start()
+        if self.gate is not None:
+            self._upkeep.keep("FlowControl", GateConfiguration(self.context, self.gate))
+            self._upkeep.repeat("concurrency limits", ADJUSTMENT_SECONDS, self.gate.keep_adjusted)
         self._upkeep.repeat("restore", _RESTORED_EVERY, Restorer(self.context).restore)
         if objects.is_shared:
             self._upkeep.repeat("allocations", _REPAIRED_EVERY, self.context.allocators.repair)
@@ -202,6 +211,30 @@ class ApiServer:
         return response
 
     async def _handle(self, request: Request) -> Response:
+        """The answer, once the gate lets the request in."""
+        gate = self.gate
+        if gate is None:
+            return await self._serve(request)
+        if request.impersonation is not None:
+            with suppress(ApiError):  # it is refused again when it is served
+                self._impersonate(request)
+        admission = gate.enter(request)
+        if admission is None:
+            return await self._serve(request)
+        if not admission.is_executing and not await gate.wait(admission):
+            return gate.refusal(admission)
+        response = None
+        try:
+            response = await self._serve(request)
+        finally:
+            if response is None or response.relay is None:
+                gate.leave(admission)
+            else:
+                response.when_relayed = partial(gate.leave, admission)
+        response.flow = admission.flow.identity
+        return response
+
+    async def _serve(self, request: Request) -> Response:
         clock = self.context.clock
         started = clock.now()
         path = None
@@ -244,33 +277,57 @@ class ApiServer:
         ):
             return None
         started = self.context.clock.now()
+        admission = self.gate.enter_at_once(request) if self.gate is not None else None
+        if admission is None and self.gate is not None:
+            return None
+        submitted = None
         try:
             path = self._admitted_path(request)
-            if path is None:
-                return None
-            submitted = submit(Call.of(self.context, request, path))
+            if path is not None:
+                submitted = submit(Call.of(self.context, request, path))
         except ApiError:
-            return None  # the slow path answers it
-        if submitted is None:
+            pass  # the slow path answers it
+        finally:
+            if submitted is None:
+                self._leave(admission)
+        if submitted is None or path is None:
             return None
-        return PendingResponse(submitted.write.committed, partial(self._respond, request, path, submitted, started))
+        respond = partial(self._respond, request, path, submitted, started, admission)
+        return PendingResponse(submitted.write.committed, respond)
 
-    def _respond(self, request: Request, path: ResourcePath, submitted: SubmittedRequest, started: float) -> Response:
+    def _respond(
+        self,
+        request: Request,
+        path: ResourcePath,
+        submitted: SubmittedRequest,
+        started: float,
+        admission: Admission | None,
+    ) -> Response:
         """The response to a request whose write is committed, or has failed. started: when it came."""
+        self._leave(admission)
         problem = submitted.write.problem
         response = _SUCCESSES[submitted.code] if problem is None else refusal(request, problem)
         self.measured.record(request, path, response, self.context.clock.now() - started)
         return response
 
+    def _leave(self, admission: Admission | None) -> None:
+        """A request that the gate let in is answered."""
+        if self.gate is not None and admission is not None:
+            self.gate.leave(admission)
+
     def _measure_watch(self, request: Request, path: ResourcePath, watcher: Watcher) -> None:
         """Count a watch while it runs, and what it sends."""
         running = self.measured.watch_opened(request, path)
         running.inc()
+        counts = self.gate.watch_counts if self.gate is not None else None
+        counted = counts.opened(request.info, request.query) if counts is not None else None
         watcher.sent = self.measured.watch_events(path.kind)
         forget = watcher.when_closed
 
         def ended(closed: Watcher) -> None:
             running.dec()
+            if counts is not None and counted is not None:
+                counts.closed(counted)
             if forget is not None:
                 forget(closed)
 
@@ -280,10 +337,7 @@ class ApiServer:
         """The path, taken apart, of a request that is permitted: who may not ask does not learn what there is. Raises ApiError (403, 404)."""
         authorizer = self.context.authorizer
         if request.impersonation is not None:
-            asker = request.user.name
-            request.user = impersonated_user(authorizer, request, self._impersonations)
-            if request.audit is not None:
-                request.audit.impersonated(request.user, self._impersonations[asker])
+            self._impersonate(request)
         if self.context.aggregated.find(request.path) is not None:
             authorizer.admit(request, None)
             return None
@@ -294,6 +348,14 @@ class ApiServer:
             raise
         authorizer.admit(request, path)
         return path
+
+    def _impersonate(self, request: Request) -> None:
+        """Let the user of a request become who they want to be. Raises ApiError (400, 403)."""
+        asker = request.user.name
+        request.user = impersonated_user(self.context.authorizer, request, self._impersonations)
+        request.impersonation = None
+        if request.audit is not None:
+            request.audit.impersonated(request.user, self._impersonations[asker])
 
     def _aggregated(self, request: Request) -> Response | None:
         """Who answers a request if another server does. Raises ApiError (503) if it is not available."""

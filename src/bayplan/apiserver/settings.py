@@ -58,10 +58,12 @@ class ApiServerSettings:
     """Optional APIs to serve: `GROUP/VERSION=true`, `api/alpha=true`."""
     bookmark_interval: float = 60.0
     """Seconds between bookmarks of a watch that asked for them."""
+    enable_priority_and_fairness: bool = True
+    """Whether requests are weighed against each other by flow schemas and priority levels, which share the sum of the two numbers below."""
     max_requests_inflight: int = 400
-    """Reading requests that are worked on at once; more are answered with 429. 0: no limit."""
+    """Without priority and fairness: reading requests that are worked on at once; more are answered with 429. 0: no limit."""
     max_mutating_requests_inflight: int = 200
-    """Changing requests that are worked on at once; more are answered with 429. 0: no limit."""
+    """Without priority and fairness: changing requests that are worked on at once; more are answered with 429. 0: no limit."""
     request_timeout: float = 60.0
     """Seconds that a client may take to send a request's body, and to take its answer (watches excepted)."""
     header_timeout: float = 32.0

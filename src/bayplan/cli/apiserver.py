@@ -138,13 +138,24 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--service-cluster-ip-range", default="10.96.0.0/16", show_default=True, help="Range of cluster IPs.")
 @click.option("--service-node-port-range", default="30000-32767", show_default=True, help="Range of node ports.")
 @click.option(
-    "--max-requests-inflight", default="400", show_default=True, help="Reading requests that are worked on at once."
+    "--enable-priority-and-fairness",
+    default="",
+    is_flag=False,
+    flag_value="true",
+    metavar="BOOL",
+    help="Whether requests are weighed against each other by flow schemas and priority levels (the default).",
+)
+@click.option(
+    "--max-requests-inflight",
+    default="400",
+    show_default=True,
+    help="Requests that are worked on at once, together with the next; without priority and fairness those that read.",
 )
 @click.option(
     "--max-mutating-requests-inflight",
     default="200",
     show_default=True,
-    help="Changing requests that are worked on at once.",
+    help="Requests that are worked on at once, together with the former; without priority and fairness those that change something.",
 )
 @click.option("--request-timeout", default="1m0s", show_default=True, help="How long a client may take for a request.")
 @click.option(

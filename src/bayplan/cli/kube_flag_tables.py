@@ -82,7 +82,7 @@ API_SERVER: Final = _table(
         **_EVERYWHERE,
         "all objects are kept in memory beside the store": "watch-cache? watch-cache-sizes default-watch-cache-size",
         "privileged containers are for Pod Security to refuse": "allow-privileged?",
-        "requests are limited by number, --max-requests-inflight": "enable-priority-and-fairness? max-connection-bytes-per-sec",
+        "connections are not slowed down": "max-connection-bytes-per-sec",
         "the address is that of --bind-address": "advertise-address external-hostname",
         "clients are not sent to other servers": "goaway-chance send-retry-after-while-not-ready-once?",
         "leaders are not coordinated by the server": "coordinated-leadership-lease-duration coordinated-leadership-renew-deadline "

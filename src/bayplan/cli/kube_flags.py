@@ -31,8 +31,9 @@ API_SERVER_FLAGS = {
     "--default-not-ready-toleration-seconds": "how long pods stay on a node that is not ready, unless they say it themselves",
     "--default-unreachable-toleration-seconds": "how long pods stay on a node that cannot be reached, unless they say it themselves",
     "--max-request-bytes": "largest request body",
-    "--max-requests-inflight": "reading requests that are worked on at once, 0 for no limit",
-    "--max-mutating-requests-inflight": "changing requests that are worked on at once, 0 for no limit",
+    "--enable-priority-and-fairness": "whether requests are weighed against each other by flow schemas and priority levels (the default)",
+    "--max-requests-inflight": "requests that are worked on at once, together with the next flag; without priority and fairness: reading ones, 0 for no limit",
+    "--max-mutating-requests-inflight": "requests that are worked on at once, together with the flag before; without priority and fairness: changing ones, 0 for no limit",
     "--request-timeout": "how long a client may take for a request, such as 1m0s",
     "--shutdown-delay-duration": "how long the server goes on serving, not ready, after it was told to stop, such as 10s",
     "--shutdown-send-retry-after": "whether a server that stops goes on listening until all requests are answered, and answers new ones with 429",
@@ -100,6 +101,7 @@ def api_server_settings(
             except ValueError as error:
                 raise click.UsageError(f"{name}: {value!r}: {error}") from error
     settings = replace(settings, audit=audit_settings(given), **changes)
+    _check_limits(settings)
     if text := given.get("--runtime-config"):
         settings = replace(settings, runtime_config=(*settings.runtime_config, *_runtime_config(text)))
     tokens: Tokens = ()
@@ -109,6 +111,16 @@ def api_server_settings(
         except (OSError, TokenFileError) as error:
             raise Failure(f"--token-auth-file: {error}") from error
     return settings, tokens, given.get("--anonymous-auth", "true") != "false"
+
+
+def _check_limits(settings: ApiServerSettings) -> None:
+    """Priority and fairness has something to divide. Raises UsageError."""
+    reading, mutating = settings.max_requests_inflight, settings.max_mutating_requests_inflight
+    if settings.enable_priority_and_fairness and reading + mutating <= 0:
+        raise click.UsageError(
+            f"--max-requests-inflight={reading} and --max-mutating-requests-inflight={mutating} must add up to something positive; "
+            "--enable-priority-and-fairness=false takes 0 for no limit"
+        )
 
 
 def _ranges(text: str) -> str:
@@ -219,14 +231,30 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name for name in text.split(",") if name)
 
 
+def _limit_of(flag: str) -> Callable[[str], int]:
+    """Reads a number of requests. The function raises ValueError, UsageError."""
+
+    def read(text: str) -> int:
+        number = int(text)
+        if number < 0:
+            raise click.UsageError(f"{flag} can not be negative value")
+        return number
+
+    return read
+
+
 _FIELDS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "--service-cluster-ip-range": ("service_cluster_ip_range", _ranges),
     "--service-node-port-range": ("service_node_port_range", _port_range),
     "--default-not-ready-toleration-seconds": ("default_not_ready_toleration_seconds", int),
     "--default-unreachable-toleration-seconds": ("default_unreachable_toleration_seconds", int),
     "--max-request-bytes": ("max_request_bytes", int),
-    "--max-requests-inflight": ("max_requests_inflight", int),
-    "--max-mutating-requests-inflight": ("max_mutating_requests_inflight", int),
+    "--enable-priority-and-fairness": ("enable_priority_and_fairness", _is_true),
+    "--max-requests-inflight": ("max_requests_inflight", _limit_of("--max-requests-inflight")),
+    "--max-mutating-requests-inflight": (
+        "max_mutating_requests_inflight",
+        _limit_of("--max-mutating-requests-inflight"),
+    ),
     "--min-request-timeout": ("min_request_timeout", float),
     "--request-timeout": ("request_timeout", seconds),
     "--event-ttl": ("event_ttl", seconds),

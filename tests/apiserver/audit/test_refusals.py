@@ -61,7 +61,12 @@ def test_a_request_with_wrong_credentials_is_one_event_without_a_user() -> None:
 
 def test_requests_that_have_to_wait_or_are_too_large() -> None:
     async def main() -> None:
-        settings = ApiServerSettings(max_requests_inflight=1, authorization_modes=("RBAC",), max_request_bytes=100)
+        settings = ApiServerSettings(
+            enable_priority_and_fairness=False,
+            max_requests_inflight=1,
+            authorization_modes=("RBAC",),
+            max_request_bytes=100,
+        )
         async with recorded(METADATA, settings=settings) as (server, log):
             begun, go_on = asyncio.Event(), asyncio.Event()
 

@@ -6,9 +6,10 @@ import heapq
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from bayplan.apiserver.flow_control.queue_set import QueueSet
-from bayplan.apiserver.flow_control.queues import TIME_OUT, FlowCounts, Ticket
+from bayplan.apiserver.flow_control.queues import TIME_OUT, Flow, FlowCounts, Ticket
 from bayplan.apiserver.flow_control.shuffle_sharding import deal
 from bayplan.apiserver.flow_control.work import Work
 
@@ -62,7 +63,7 @@ class Scenario:
         self._hand = hand
         self._wait_limit = wait_limit
         self._widest = 0
-        self._started: dict[Ticket, tuple[Client, Callable[[], None] | None]] = {}
+        self._started: dict[Ticket[Any], tuple[Client, Callable[[], None] | None]] = {}
 
     def run(self, seconds: float, *clients: Client) -> None:
         """Let all threads go on for so long."""
@@ -83,14 +84,14 @@ class Scenario:
         since = sum(self.time.now - ticket.started for ticket in found if self._started[ticket][0] is client)
         return client.seat_seconds + since * client.work.initial_seats
 
-    def ask(self, client: Client, then: Callable[[], None] | None = None) -> Ticket | str:
+    def ask(self, client: Client, then: Callable[[], None] | None = None) -> Ticket[Flow]:
         """One request. then: called `thinks` seconds after the end of its execution, which may be shortly before it ends."""
         queue_set, now = self.queue_set, self.time.now
         self._widest = max(self._widest, client.work.seats)
         hand = deal(client.hash_value, queue_set.desired_queues, self._hand) if queue_set.desired_queues > 0 else ()
-        ticket = queue_set.start(now, client.work, client.counts, hand)
-        if isinstance(ticket, str):
-            client.rejected.append(ticket)
+        ticket = queue_set.start(now, client.work, Flow(client.counts, hand))
+        if ticket.reason:
+            client.rejected.append(ticket.reason)
             return ticket
         self._started[ticket] = (client, then)
         if ticket.is_waiting:
@@ -103,31 +104,31 @@ class Scenario:
         return ticket
 
     def _ask(self, client: Client) -> None:
-        if isinstance(self.ask(client, lambda: self._ask(client)), str):
+        if self.ask(client, lambda: self._ask(client)).reason:
             self.time.after(client.executes, lambda: self._ask(client))
 
-    def _execute(self, ticket: Ticket) -> None:
+    def _execute(self, ticket: Ticket[Any]) -> None:
         client, then = self._started[ticket]
         client.waits.append(ticket.started - ticket.arrival)
         if then is not None:
             self.time.after(client.executes + client.thinks, then)
         self.time.after(client.executes, lambda: self._finish(ticket))
 
-    def _finish(self, ticket: Ticket) -> None:
+    def _finish(self, ticket: Ticket[Any]) -> None:
         client, _ = self._started.pop(ticket)
         client.executed += 1
         client.seat_seconds += client.executes * client.work.initial_seats
         self._tell(self.queue_set.finish(self.time.now, ticket))
         self.check()
 
-    def _time_out(self, ticket: Ticket) -> None:
+    def _time_out(self, ticket: Ticket[Any]) -> None:
         if ticket.is_waiting:
             client, _ = self._started.pop(ticket)
             client.rejected.append(TIME_OUT)
             self._tell(self.queue_set.abandon(self.time.now, ticket, TIME_OUT))
             self.check()
 
-    def _tell(self, started: list[Ticket]) -> None:
+    def _tell(self, started: list[Ticket[Any]]) -> None:
         for ticket in started:
             self._execute(ticket)
         release = self.queue_set.next_release

@@ -10,7 +10,7 @@ from bayplan.apiserver.bootstrap.flow_control_table import flow_schemas, priorit
 from bayplan.apiserver.flow_control.configuration import Configuration
 from bayplan.apiserver.flow_control.demand import Demand
 from bayplan.apiserver.flow_control.levels import Level, adjust, config_error
-from bayplan.apiserver.flow_control.queues import Ticket
+from bayplan.apiserver.flow_control.queues import Flow
 from bayplan.apiserver.flow_control.work import ONE_SEAT
 from bayplan.apiserver.request_info import parse_request_info
 from bayplan.apiserver.requests import User
@@ -96,7 +96,7 @@ def test_levels_borrow_from_each_other(
     for name, count in (("u1", 24), ("u2", 6)):
         found = configuration.classify(LISTING, User(name))
         for _ in range(count):
-            found.level.queue_set.start(0.0, ONE_SEAT, found.counts, found.hand)
+            found.level.queue_set.start(0.0, ONE_SEAT, found)
     for second_number in range(1, 4):
         configuration.adjust(second_number * 10.0)
     assert (one.current, two.current) == pytest.approx(expected, abs=1)
@@ -109,7 +109,7 @@ def test_a_level_that_uses_its_own_seats_does_not_lend_them() -> None:
     default = configuration.levels["global-default"]
     assert found.level is default
     for _ in range(200):
-        default.queue_set.start(0.0, ONE_SEAT, found.counts, found.hand)
+        default.queue_set.start(0.0, ONE_SEAT, found)
     configuration.adjust(10.0)
     assert default.current >= default.nominal
     assert default.demand.highest == 200
@@ -131,7 +131,7 @@ def test_exempt_requests_take_seats_from_what_is_divided() -> None:
     for one in (*levels, exempt):
         one.configure(one.config, 0.0)
         one.divide(20, 20)
-    found = exempt.flow_counts("exempt")
+    found = Flow(exempt.flow_counts("exempt"))
     for _ in range(12):
         exempt.queue_set.start(0.0, ONE_SEAT, found)
     assert adjust([*levels, exempt], 10.0) == 0.0
@@ -161,8 +161,7 @@ def test_a_level_whose_object_is_gone_ends_with_its_last_request() -> None:
     configuration = Configuration(600, 0.0)
     configuration.load([level("mine", 10)], [schema("s", "mine")], 0.0)
     found = configuration.classify(LISTING, ALICE)
-    ticket = found.level.queue_set.start(1.0, ONE_SEAT, found.counts, found.hand)
-    assert isinstance(ticket, Ticket)
+    ticket = found.level.queue_set.start(1.0, ONE_SEAT, found)
     configuration.load([], [schema("s", "mine")], 2.0)
     assert configuration.levels["mine"].is_quiescing
     assert configuration.classify(LISTING, ALICE).level.name == "catch-all"
@@ -177,7 +176,7 @@ def test_a_level_that_comes_back_keeps_its_requests() -> None:
     configuration = Configuration(600, 0.0)
     configuration.load([level("mine", 10)], [schema("s", "mine")], 0.0)
     found = configuration.classify(LISTING, ALICE)
-    found.level.queue_set.start(1.0, ONE_SEAT, found.counts, found.hand)
+    found.level.queue_set.start(1.0, ONE_SEAT, found)
     configuration.load([], [], 2.0)
     configuration.load([level("mine", 20)], [schema("s", "mine")], 3.0)
     again = configuration.levels["mine"]

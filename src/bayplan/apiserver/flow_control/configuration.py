@@ -17,7 +17,7 @@ from bayplan.api.types import meta_v1
 from bayplan.api.validation.flow_control import fixed_flow_schemas, fixed_priority_levels
 from bayplan.apiserver.flow_control.levels import Level, adjust, config_error
 from bayplan.apiserver.flow_control.matching import distinguisher_of, in_matching_order, matches
-from bayplan.apiserver.flow_control.queues import FlowCounts
+from bayplan.apiserver.flow_control.queues import Flow
 from bayplan.apiserver.flow_control.shuffle_sharding import deal, flow_hash
 from bayplan.apiserver.request_info import RequestInfo
 from bayplan.apiserver.requests import FlowIdentity, User
@@ -32,25 +32,24 @@ _REMEMBERED: Final = 4096
 """Sorts of requests of which it is known where they belong; clients can make as many as they like."""
 
 
-class Classification:
+class Classification(Flow):
     """Where requests of one sort belong."""
 
-    __slots__ = ("counts", "distinguisher", "hand", "identity", "level", "schema_name", "series")
+    __slots__ = ("distinguisher", "identity", "level", "schema_name", "series")
 
     def __init__(self, schema: fc.FlowSchema, level: Level, distinguisher: str) -> None:
         self.schema_name = schema.metadata.name
         self.level = level
         self.distinguisher = distinguisher
         """Which flow of the schema; "" if the level has not several queues."""
-        self.hand: tuple[int, ...] = ()
-        """Indexes of the queues that the flow may use."""
-        self.counts: FlowCounts = level.flow_counts(self.schema_name)
+        self.identity = FlowIdentity(schema.metadata.uid, level.config.metadata.uid)
         self.series: FlowSeries | None = None
         """Where its requests are measured; None until there was one."""
-        self.identity = FlowIdentity(schema.metadata.uid, level.config.metadata.uid)
         queuing = level.queuing
+        hand: tuple[int, ...] = ()
         if queuing is not None:
-            self.hand = deal(flow_hash(self.schema_name, distinguisher), queuing.queues, queuing.hand_size)
+            hand = deal(flow_hash(self.schema_name, distinguisher), queuing.queues, queuing.hand_size)
+        super().__init__(level.flow_counts(self.schema_name), hand)
 
 
 class Configuration:

@@ -28,7 +28,7 @@ from bayplan.apiserver.flow_control.queues import (
     QUEUE_FULL,
     TIME_OUT,
     Dispatch,
-    FlowCounts,
+    F,
     Queue,
     State,
     Ticket,
@@ -59,7 +59,7 @@ class QueueSet:
         """Seconds spent with so many requests executing, seats occupied, requests waiting and seats wanted by those; to be emptied by who reads it."""
         self.highest_demand = 0
         """Most seats that were occupied or wanted at once; to be set back by who reads it."""
-        self.without_queue: dict[Ticket, None] = {}
+        self.without_queue: dict[Ticket[Any], None] = {}
         """What executes of a level without queues."""
         self._active = 0
         """Queues with a request that waits or executes."""
@@ -67,7 +67,7 @@ class QueueSet:
         """Queues with a request that waits."""
         self._robin = 0
         self._turn_seats = 0
-        self._lingering: list[tuple[float, int, Ticket]] = []
+        self._lingering: list[tuple[float, int, Ticket[Any]]] = []
         """Seats that are occupied after their requests: a heap by the time of their release."""
         self._lingered = 0
 
@@ -113,29 +113,27 @@ class QueueSet:
 
     # ------------------------------------------------------------------ requests
 
-    def start(
-        self, now: float, work: Work, counts: FlowCounts, hand: tuple[int, ...] = (), details: Any = None
-    ) -> Ticket | str:
-        """A request comes. Returns it, executing or waiting, or the reason why it is rejected; `dispatch` is to be called if it waits.
-
-        hand: indexes of the queues that its flow may use.
-        """
+    def start(self, now: float, work: Work, flow: F, details: Any = None) -> Ticket[F]:
+        """A request comes. It executes, waits, or is rejected; `dispatch` is to be called if it waits."""
         if self._lingering:
             self.advance(now)
-        else:
+        elif now > self.now:
             self._pass(now)
-        if self.desired_queues <= 0:
-            if not self._has_room(work.seats):
-                counts.reject(CONCURRENCY_LIMIT)
-                return CONCURRENCY_LIMIT
-            ticket = Ticket(work, counts, details, now, self.r)
+        ticket = Ticket(work, flow, details, now, self.r)
+        if self.desired_queues < 0 or (self.desired_queues == 0 and self._has_room(work.seats)):
             self._execute(ticket, now)
-            return ticket
-        queue = self._choose(hand)
+        elif self.desired_queues == 0:
+            ticket.reject(CONCURRENCY_LIMIT)
+        else:
+            self._assign(ticket, now)
+        return ticket
+
+    def _assign(self, ticket: Ticket[Any], now: float) -> None:
+        """Find a queue for a request, and a seat if there is one."""
+        queue = self._choose(ticket.flow.hand)
         if self.seats >= self.limit and len(queue.waiting) >= self.queue_length_limit:
-            counts.reject(QUEUE_FULL)
-            return QUEUE_FULL
-        ticket = Ticket(work, counts, details, now, self.r)
+            ticket.reject(QUEUE_FULL)
+            return
         ticket.queue = queue
         if not (queue.waiting or queue.executing):
             queue.next_dispatch = self.r
@@ -144,27 +142,26 @@ class QueueSet:
             self.waiting
             or self.seats >= self.limit
             or self._turn_seats >= self.seats_per_turn
-            or not self._has_room(work.seats)
+            or not self._has_room(ticket.work.seats)
         ):
             self._enqueue(queue, ticket)
         else:
             self._execute_at_once(queue, ticket, now)
-        return ticket
 
-    def new_turn(self, now: float) -> list[Ticket]:
+    def new_turn(self, now: float) -> list[Ticket[Any]]:
         """Requests may start again that had to wait only since many have just started. Returns what is started now."""
         self._turn_seats = 0
         return self.dispatch(now)
 
-    def finish(self, now: float, ticket: Ticket) -> list[Ticket]:
+    def finish(self, now: float, ticket: Ticket[Any]) -> list[Ticket[Any]]:
         """An executing request is answered. Returns what is started in its place."""
         if self._lingering:
             self.advance(now)
-        else:
+        elif now > self.now:
             self._pass(now)
         ticket.state = State.OVER
         self.executing -= 1
-        ticket.counts.executing -= 1
+        ticket.flow.counts.executing -= 1
         queue, work = ticket.queue, ticket.work
         if queue is None:
             del self.without_queue[ticket]
@@ -182,7 +179,7 @@ class QueueSet:
             self._release(ticket)
         return self.dispatch(now) if self.waiting else []
 
-    def abandon(self, now: float, ticket: Ticket, reason: str) -> list[Ticket]:
+    def abandon(self, now: float, ticket: Ticket[Any], reason: str) -> list[Ticket[Any]]:
         """A waiting request does not wait any longer. Returns what is started since it is not in the way any more."""
         self.advance(now)
         queue = ticket.queue
@@ -191,8 +188,7 @@ class QueueSet:
         if not (queue.executing or queue.waiting):
             self._active -= 1
         queue.bound()
-        ticket.state = State.OVER
-        ticket.counts.reject(reason)
+        ticket.reject(reason)
         if reason == TIME_OUT:
             self.timed_out += 1
         else:
@@ -211,15 +207,15 @@ class QueueSet:
         """Whether nothing starts before `new_turn`."""
         return self._turn_seats >= self.seats_per_turn
 
-    def dispatch(self, now: float) -> list[Ticket]:
+    def dispatch(self, now: float) -> list[Ticket[Any]]:
         """Start as many waiting requests as there is room for."""
         self.advance(now)
-        started: list[Ticket] = []
+        started: list[Ticket[Any]] = []
         while self.waiting and self.seats < self.limit and self._turn_seats < self.seats_per_turn:
             queue = self._next_queue()
             ticket = queue.waiting[0]
             if not self._has_room(ticket.work.seats):
-                ticket.counts.no_room += 1
+                ticket.flow.counts.no_room += 1
                 break
             self._note_dispatch(queue)
             self._dequeue(queue, ticket)
@@ -253,8 +249,8 @@ class QueueSet:
                     best = queue
         return best
 
-    def _enqueue(self, queue: Queue, ticket: Ticket) -> None:
-        work, counts = ticket.work, ticket.counts
+    def _enqueue(self, queue: Queue, ticket: Ticket[Any]) -> None:
+        work, counts = ticket.work, ticket.flow.counts
         ticket.state = State.WAITING
         queue.waiting.append(ticket)
         queue.waiting_work += work.total_work
@@ -266,7 +262,7 @@ class QueueSet:
         counts.waiting_seats += work.seats
         self._note_demand()
 
-    def _execute_at_once(self, queue: Queue, ticket: Ticket, now: float) -> None:
+    def _execute_at_once(self, queue: Queue, ticket: Ticket[Any], now: float) -> None:
         """Start a request that need not wait, as if it were the only one that does."""
         if queue.next_dispatch < self.r:
             queue.next_dispatch = self.r
@@ -277,8 +273,8 @@ class QueueSet:
         ticket.work = ticket.work.limited_to(self.limit)
         self._execute(ticket, now)
 
-    def _dequeue(self, queue: Queue, ticket: Ticket) -> None:
-        work, counts = ticket.work, ticket.counts
+    def _dequeue(self, queue: Queue, ticket: Ticket[Any]) -> None:
+        work, counts = ticket.work, ticket.flow.counts
         if queue.waiting[0] is ticket:
             queue.waiting.popleft()
         else:
@@ -291,8 +287,8 @@ class QueueSet:
         counts.waiting -= 1
         counts.waiting_seats -= work.seats
 
-    def _execute(self, ticket: Ticket, now: float) -> None:
-        queue, work, counts = ticket.queue, ticket.work, ticket.counts
+    def _execute(self, ticket: Ticket[Any], now: float) -> None:
+        queue, work, counts = ticket.queue, ticket.work, ticket.flow.counts
         seats = work.seats
         ticket.state = State.EXECUTING
         ticket.started = now
@@ -315,11 +311,11 @@ class QueueSet:
         if demand > self.highest_demand:
             self.highest_demand = demand
 
-    def _release(self, ticket: Ticket) -> None:
+    def _release(self, ticket: Ticket[Any]) -> None:
         """The seats of a request are free. Its queue goes if there are more than there should be and it has nothing to do."""
         seats, queue = ticket.work.seats, ticket.queue
         self.seats -= seats
-        ticket.counts.seats -= seats
+        ticket.flow.counts.seats -= seats
         if queue is None:
             return
         queue.seats -= seats
@@ -351,7 +347,7 @@ class QueueSet:
             self.r, chosen.next_dispatch, min(starts), max(starts), min(discounted), max(discounted)
         )
 
-    def executing_tickets(self) -> Iterator[Ticket]:
+    def executing_tickets(self) -> Iterator[Ticket[Any]]:
         """What executes."""
         for queue in self.queues:
             yield from queue.executing

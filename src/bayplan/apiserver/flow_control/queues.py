@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from bayplan.apiserver.flow_control.work import Work
 
@@ -48,14 +48,28 @@ class FlowCounts:
         self.rejected[reason] = self.rejected.get(reason, 0) + 1
 
 
-class Ticket:
-    """One request that has not been rejected at once."""
+class Flow:
+    """What requests have in common that are to be treated alike: those of one user, or in one namespace."""
 
-    __slots__ = ("arrival", "arrival_r", "counts", "details", "queue", "started", "state", "work")
+    __slots__ = ("counts", "hand")
 
-    def __init__(self, work: Work, counts: FlowCounts, details: Any, arrival: float, arrival_r: int) -> None:
-        self.work = work
+    def __init__(self, counts: FlowCounts, hand: tuple[int, ...] = ()) -> None:
         self.counts = counts
+        self.hand = hand
+        """Indexes of the queues that the flow may use; empty if its level has none."""
+
+
+F = TypeVar("F", bound=Flow)
+
+
+class Ticket(Generic[F]):
+    """One request at a priority level."""
+
+    __slots__ = ("arrival", "arrival_r", "details", "flow", "queue", "reason", "started", "state", "work")
+
+    def __init__(self, work: Work, flow: F, details: Any, arrival: float, arrival_r: int) -> None:
+        self.work = work
+        self.flow = flow
         self.details = details
         """What the caller knows of the request."""
         self.arrival = arrival
@@ -64,6 +78,8 @@ class Ticket:
         self.started = arrival
         self.state = State.EXECUTING
         self.queue: Queue | None = None
+        self.reason = ""
+        """Why it was rejected; "" if it was not."""
 
     @property
     def is_waiting(self) -> bool:
@@ -75,6 +91,11 @@ class Ticket:
         """Whether it has started and is not answered."""
         return self.state is State.EXECUTING
 
+    def reject(self, reason: str) -> None:
+        """It does not execute."""
+        self.state, self.reason = State.OVER, reason
+        self.flow.counts.reject(reason)
+
 
 class Queue:
     """Requests of some flows in the order in which they came, and those of them that execute."""
@@ -83,10 +104,10 @@ class Queue:
 
     def __init__(self, index: int) -> None:
         self.index = index
-        self.waiting: deque[Ticket] = deque()
+        self.waiting: deque[Ticket[Any]] = deque()
         self.waiting_work = 0
         """Sum of the total work of those, in units."""
-        self.executing: dict[Ticket, None] = {}
+        self.executing: dict[Ticket[Any], None] = {}
         self.seats = 0
         """Seats that are occupied, also after requests."""
         self.next_dispatch = 0

@@ -20,7 +20,7 @@ from bayplan.apiserver.custom_resources.serving import CustomResourceServing
 from bayplan.apiserver.upkeep.api_services import ApiServiceAvailability
 from bayplan.apiserver.upkeep.flow_schemas import DanglingFlowSchemas
 from bayplan.apiserver.upkeep.legacy_tokens import LegacyTokenUse
-from bayplan.apiserver.upkeep.rule import keep
+from bayplan.apiserver.upkeep.rule import Rule, keep
 from bayplan.apiserver.upkeep.simulated_webhooks import SimulatedWebhookEvents
 from bayplan.support.tasks import Supervisor
 
@@ -63,6 +63,10 @@ class Upkeep:
         self._context.services.forwards.on_change(forwarded.set)
         self._tasks.keep_running("ApiServiceAvailability", partial(keep, availability, forwarded))
         self.repeat("aggregated servers", _LOOKED_EVERY, partial(_look, availability))
+
+    def keep(self, name: str, rule: Rule) -> None:
+        """Keep a rule until `close`."""
+        self._tasks.keep_running(name, partial(keep, rule))
 
     def keep_running(self, name: str, start: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a task until `close`, again if it fails."""

@@ -1,0 +1,178 @@
+"""What API Priority and Fairness measures, under kube-apiserver's names.
+
+Distributions are counted as requests pass; all else is kept as plain numbers by the queues, and brought into the metrics when somebody looks (`FlowMetrics.update`).
+Utilizations and demands are histograms of a number over time: their counts are nanoseconds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Final
+
+from bayplan.apiserver.flow_control.configuration import Classification, Configuration
+from bayplan.apiserver.flow_control.levels import Level
+from bayplan.apiserver.flow_control.metric_table import (
+    COUNTERS,
+    HISTOGRAMS,
+    LEVEL_GAUGES,
+    PREFIX,
+    SCHEMA_GAUGES,
+    TIMED_HISTOGRAMS,
+)
+from bayplan.apiserver.flow_control.queues import FlowCounts
+from bayplan.apiserver.flow_control.work import SCALE
+from bayplan.support.metrics import Family, Histogram, Registry
+
+_LEVEL, _SCHEMA = "priority_level", "flow_schema"
+_NANOSECONDS: Final = 1e9
+
+
+class FlowSeries:
+    """The distributions of one flow schema at one priority level."""
+
+    __slots__ = ("_families", "_names", "executed", "queue_length", "seats", "waited", "watched", "watches")
+
+    def __init__(self, families: Mapping[str, Family[Histogram]], names: tuple[str, str], *, is_exempt: bool) -> None:
+        self._families = families
+        self._names = names
+        self.seats = self._of("work_estimated_seats")
+        self.executed = self._of("request_execution_seconds", "regular")
+        self.watches: Histogram | None = None
+        """Of requests that write; None until there was one."""
+        self.watched: Histogram | None = None
+        """Times in which watches began; None until there was one."""
+        self.queue_length = None if is_exempt else self._of("request_queue_length_after_enqueue")
+        self.waited = None if is_exempt else self._of("request_wait_duration_seconds", "true")
+        """Times that requests waited before they executed; None if they never do."""
+
+    def watch_counts(self) -> Histogram:
+        """`watches`, made if it is not there yet."""
+        if self.watches is None:
+            self.watches = self._of("watch_count_samples")
+        return self.watches
+
+    def watch_times(self) -> Histogram:
+        """`watched`, made if it is not there yet."""
+        if self.watched is None:
+            self.watched = self._of("request_execution_seconds", "watch")
+        return self.watched
+
+    def rejected(self, seconds: float) -> None:
+        """A request was rejected after it had waited for so long."""
+        self._of("request_wait_duration_seconds", "false").observe(seconds)
+
+    def _of(self, name: str, *further: str) -> Histogram:
+        return self._families[name].labels(*self._names, *further)
+
+
+class FlowMetrics:
+    """The metrics of one server."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._histograms = {
+            name: registry.histogram(PREFIX + name, text, (_LEVEL, _SCHEMA, *further), buckets)
+            for name, (text, further, buckets) in HISTOGRAMS.items()
+        }
+        self._timed = {
+            name: registry.histogram(PREFIX + name, text, labels, buckets)
+            for name, (text, labels, buckets) in TIMED_HISTOGRAMS.items()
+        }
+        self._counters = {
+            name: registry.counter(PREFIX + name, text, labels) for name, (text, labels) in COUNTERS.items()
+        }
+        self._levels = {
+            name: registry.gauge(PREFIX + name, text, (_LEVEL, *further))
+            for name, (text, further) in LEVEL_GAUGES.items()
+        }
+        self._schemas = {
+            name: registry.gauge(PREFIX + name, text, (_LEVEL, _SCHEMA)) for name, text in SCHEMA_GAUGES.items()
+        }
+        text = "Fair fraction of server's concurrency to allocate to each priority level that can use it"
+        self._fair_fraction = registry.gauge(f"{PREFIX}seat_fair_frac", text).labels()
+
+    def series(self, classification: Classification) -> FlowSeries:
+        """The distributions of requests of one sort."""
+        level = classification.level
+        return FlowSeries(self._histograms, (level.name, classification.schema_name), is_exempt=level.is_exempt)
+
+    def update(self, configuration: Configuration, now: float) -> None:
+        """Bring in what is not counted as it happens. To be called before limits change, too, since utilizations are parts of them."""
+        self._fair_fraction.set(configuration.fair_fraction)
+        for level in configuration.levels.values():
+            self._take_times(level, now, configuration.server_limit)
+            for name, value in _level_values(level).items():
+                self._levels[name].labels(level.name).set(value)
+            for bound, (start, discounted) in _start_bounds(level).items():
+                self._levels["next_s_bounds"].labels(level.name, bound).set(start)
+                self._levels["next_discounted_s_bounds"].labels(level.name, bound).set(discounted)
+            for schema, counts in level.counts.items():
+                self._update_schema((level.name, schema), counts)
+        for family in self._schemas.values():
+            for names, gauge in family.children.items():
+                if names[0] not in configuration.levels:
+                    gauge.set(0)
+
+    def _update_schema(self, names: tuple[str, str], counts: FlowCounts) -> None:
+        self._schemas["current_inqueue_requests"].labels(*names).set(counts.waiting)
+        self._schemas["current_inqueue_seats"].labels(*names).set(counts.waiting_seats)
+        self._schemas["current_executing_requests"].labels(*names).set(counts.executing)
+        self._schemas["current_executing_seats"].labels(*names).set(counts.seats)
+        if counts.dispatched:
+            self._counters["dispatched_requests_total"].labels(*names).value = counts.dispatched
+        if counts.no_room:
+            self._counters["request_dispatch_no_accommodation_total"].labels(*names).value = counts.no_room
+        for reason, number in counts.rejected.items():
+            self._counters["rejected_requests_total"].labels(*names, reason).value = number
+
+    def _take_times(self, level: Level, now: float, server_limit: int) -> None:
+        level.collect(now)
+        limit = level.current or max(1, round(server_limit / 10))
+        queuing = level.queuing
+        room = queuing.queues * max(1, queuing.queue_length_limit) if queuing is not None else 1
+        requests = self._timed["priority_level_request_utilization"]
+        executing, waiting = requests.labels("executing", level.name), requests.labels("waiting", level.name)
+        seats = self._timed["priority_level_seat_utilization"].labels("executing", level.name)
+        demand = self._timed["demand_seats"].labels(level.name)
+        for (running, taken, queued, wanted), seconds in level.times.items():
+            for histogram, value in (
+                (executing, running / limit),
+                (waiting, queued / room),
+                (seats, taken / limit),
+                (demand, (taken + wanted) / limit),
+            ):
+                _observe(histogram, value, seconds)
+        level.times = {}
+
+
+def _observe(histogram: Histogram, value: float, seconds: float) -> None:
+    """A number was this for a time."""
+    weight = round(seconds * _NANOSECONDS)
+    histogram.counts[bisect_left(histogram.bounds, value)] += weight
+    histogram.sum += value * weight
+
+
+def _level_values(level: Level) -> dict[str, float]:
+    queue_set, demand = level.queue_set, level.demand
+    return {
+        "nominal_limit_seats": level.nominal,
+        "lower_limit_seats": level.lowest,
+        "upper_limit_seats": level.highest,
+        "current_limit_seats": level.current,
+        "demand_seats_high_watermark": demand.highest,
+        "demand_seats_average": demand.average,
+        "demand_seats_stdev": demand.deviation,
+        "demand_seats_smoothed": demand.smoothed,
+        "target_seats": level.target,
+        "current_r": queue_set.r / SCALE,
+        "dispatch_r": queue_set.last_dispatch.r / SCALE,
+        "latest_s": queue_set.last_dispatch.start / SCALE,
+    }
+
+
+def _start_bounds(level: Level) -> dict[str, tuple[float, float]]:
+    last = level.queue_set.last_dispatch
+    return {
+        "min": (last.lowest / SCALE, last.lowest_discounted / SCALE),
+        "max": (last.highest / SCALE, last.highest_discounted / SCALE),
+    }
