@@ -33,7 +33,7 @@ API_SERVER_FLAGS = {
     "--max-request-bytes": "largest request body",
     "--enable-priority-and-fairness": "whether requests are weighed against each other by flow schemas and priority levels (the default)",
     "--max-requests-inflight": "requests that are worked on at once, together with the next flag; without priority and fairness: reading ones, 0 for no limit",
-    "--max-mutating-requests-inflight": "requests that are worked on at once, together with the flag before; without priority and fairness: changing ones, 0 for no limit",
+    "--max-mutating-requests-inflight": "requests that are worked on at once, as with the flag before; without priority and fairness: changing ones, 0 for no limit",
     "--request-timeout": "how long a client may take for a request, such as 1m0s",
     "--shutdown-delay-duration": "how long the server goes on serving, not ready, after it was told to stop, such as 10s",
     "--shutdown-send-retry-after": "whether a server that stops goes on listening until all requests are answered, and answers new ones with 429",
