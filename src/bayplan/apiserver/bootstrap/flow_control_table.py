@@ -11,6 +11,8 @@ from bayplan.api.types import flowcontrol_v1 as fc
 from bayplan.api.types import meta_v1
 
 AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"
+MANDATORY = ("exempt", "catch-all")
+"""Levels and schemas that users cannot take over."""
 _EVERYBODY = ("system:unauthenticated", "system:authenticated")
 _ALL = ("*",)
 
