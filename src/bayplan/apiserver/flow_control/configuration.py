@@ -91,6 +91,11 @@ class Configuration:
         shares = sum(level.shares for level in levels.values())
         for level in levels.values():
             level.divide(self.server_limit, shares)
+            if level.highest == 0 and not level.is_exempt:
+                logger.warning(
+                    "PriorityLevelConfiguration %s has no seats and may borrow none: its requests are rejected",
+                    level.name,
+                )
         self.adjust(now)
 
     def adjust(self, now: float) -> None:

@@ -117,7 +117,8 @@ class FlowMetrics:
         self._schemas["current_inqueue_requests"].labels(*names).set(counts.waiting)
         self._schemas["current_inqueue_seats"].labels(*names).set(counts.waiting_seats)
         self._schemas["current_executing_requests"].labels(*names).set(counts.executing)
-        self._schemas["current_executing_seats"].labels(*names).set(counts.seats)
+        for name in ("current_executing_seats", "request_concurrency_in_use"):
+            self._schemas[name].labels(*names).set(counts.seats)
         if counts.dispatched:
             self._counters["dispatched_requests_total"].labels(*names).value = counts.dispatched
         if counts.no_room:
@@ -156,6 +157,7 @@ def _level_values(level: Level) -> dict[str, float]:
     queue_set, demand = level.queue_set, level.demand
     return {
         "nominal_limit_seats": level.nominal,
+        "request_concurrency_limit": level.nominal,
         "lower_limit_seats": level.lowest,
         "upper_limit_seats": level.highest,
         "current_limit_seats": level.current,

@@ -72,10 +72,13 @@ SCHEMA_GAUGES: Final[dict[str, str]] = {
     "current_executing_requests": "Number of requests in initial (for a WATCH) or any (for a non-WATCH) execution stage in the API Priority and Fairness subsystem",
     "current_executing_seats": "Concurrency (number of seats) occupied by the currently executing (initial stage for a WATCH, any stage otherwise) requests in the "
     "API Priority and Fairness subsystem",
+    "request_concurrency_in_use": "Concurrency (number of seats) occupied by the currently executing (initial stage for a WATCH, any stage otherwise) requests in "
+    "the API Priority and Fairness subsystem",
 }
 
 LEVEL_GAUGES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "nominal_limit_seats": ("Nominal number of execution seats configured for each priority level", ()),
+    "request_concurrency_limit": ("Nominal number of execution seats configured for each priority level", ()),
     "lower_limit_seats": ("Configured lower bound on number of execution seats available to each priority level", ()),
     "upper_limit_seats": ("Configured upper bound on number of execution seats available to each priority level", ()),
     "current_limit_seats": ("current derived number of execution seats available to each priority level", ()),
