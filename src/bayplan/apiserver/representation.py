@@ -156,7 +156,11 @@ class Shape:
         return to_yaml(data) if self.form.media_type == YAML else data
 
     async def _long_table(self, entries: Sequence[Entry], meta: meta_v1.ListMeta) -> bytes:
-        rows = await in_steps(entries, self._row(printer_for(self.kind)))
+        printer = printer_for(self.kind)
+        order = printer.order
+        if order is not None:
+            entries = sorted(entries, key=lambda entry: order(self.decode_served(entry)))
+        rows = await in_steps(entries, self._row(printer))
         return self._whole_table(rows, meta)
 
     def message(self, entry: Entry) -> bytes:

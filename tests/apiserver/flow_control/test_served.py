@@ -327,3 +327,14 @@ def test_requests_in_this_process_pass_the_gate_too() -> None:
             assert counts.executing == 0
 
     asyncio.run(run())
+
+
+def test_a_table_of_schemas_is_in_the_order_in_which_they_are_tried() -> None:
+    async def run(server: Served) -> None:
+        headers = {**server.headers(), "Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+        async with server.session.get(f"{server.url}{GROUP}/flowschemas", headers=headers) as answer:
+            rows = (await answer.json())["rows"]
+        assert [row["cells"][0] for row in rows][:3] == ["exempt", "probes", "system-leader-election"]
+        assert [row["cells"][2] for row in rows] == sorted(row["cells"][2] for row in rows)
+
+    with_server(run)

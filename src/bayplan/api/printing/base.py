@@ -49,6 +49,8 @@ class Printer:
     """(object, now in unix seconds) -> one value per column."""
     conditions: Callable[[Any], list[dict[str, str]]] = _no_conditions
     """What the row of an object says about it beside the cells: that it is of the past."""
+    order: Callable[[Any], Any] | None = None
+    """What objects of a list are sorted by; None if they come as they are listed."""
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from bayplan.api.printing.base import NONE, object_age, printers
@@ -32,4 +33,9 @@ def _priority_level(obj: flowcontrol_v1.PriorityLevelConfiguration, now: float) 
     return [obj.metadata.name, obj.spec.type, shares, *queues, object_age(obj, now)]
 
 
+def _matching_order(obj: flowcontrol_v1.FlowSchema) -> tuple[int, str]:
+    return obj.spec.matching_precedence, obj.metadata.name
+
+
 PRINTERS = printers("flowcontrol", {"FlowSchema": _flow_schema, "PriorityLevelConfiguration": _priority_level})
+PRINTERS["FlowSchema"] = replace(PRINTERS["FlowSchema"], order=_matching_order)
