@@ -19,7 +19,7 @@ from bayplan.apiserver.flow_control.estimation import MUTATING, Estimator, Objec
 from bayplan.apiserver.flow_control.levels import Level
 from bayplan.apiserver.flow_control.measuring import FlowMetrics, FlowSeries
 from bayplan.apiserver.flow_control.parameters import MAXIMUM_WAIT_SECONDS, WAIT_SHARE
-from bayplan.apiserver.flow_control.queues import CANCELLED, TIME_OUT, Ticket
+from bayplan.apiserver.flow_control.queues import CANCELLED, TIME_OUT, State, Ticket
 from bayplan.apiserver.flow_control.watch_counts import WatchCounts
 from bayplan.apiserver.flow_control.work import ONE_SEAT, Work
 from bayplan.apiserver.inflight import READING, too_many_requests
@@ -29,6 +29,7 @@ from bayplan.support.clock import Clock, Timer
 from bayplan.support.durations import go_seconds
 from bayplan.support.metrics import Registry
 
+_EXECUTING = State.EXECUTING
 Admission = Ticket[Classification]
 """A request at the gate; its details are the request."""
 
@@ -97,7 +98,7 @@ class Gate:
         """A request comes; None if it is not counted. It executes, or its `wait` says what becomes of it."""
         info = request.info
         verb = info.verb
-        if verb != "watch" and info.is_long_running:
+        if (info.subresource or verb == "proxy") and info.is_long_running and verb != "watch":
             return None
         classification = self.configuration.classify(info, request.user)
         series = classification.series
@@ -112,9 +113,9 @@ class Gate:
         else:
             series.seats.observe(seats)
         admission = level.queue_set.start(self._clock.monotonic(), work, classification, request)
-        if admission.queue is not None or not admission.is_executing:
+        if admission.queue is not None or admission.reason:
             self._enqueued(admission, level, series)
-        if admission.is_executing:
+        if admission.state is _EXECUTING:
             self.executing[verb in READING] += 1
         return admission
 

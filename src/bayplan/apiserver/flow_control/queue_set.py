@@ -54,7 +54,9 @@ class QueueSet:
         self.now = now
         self.executing = self.seats = self.waiting = self.waiting_seats = 0
         self.timed_out = self.cancelled = self.enqueued = 0
-        self.last_dispatch = Dispatch(0, 0, 0, 0, 0, 0)
+        self._last_dispatch: Dispatch | None = None
+        """None if the last request did not have to wait: then `_at_once` has its R, the start of its queue, and the seats of that."""
+        self._at_once = (0, 0, 0)
         self.durations: dict[tuple[int, int, int, int], float] = {}
         """Seconds spent with so many requests executing, seats occupied, requests waiting and seats wanted by those; to be emptied by who reads it."""
         self.highest_demand = 0
@@ -195,6 +197,15 @@ class QueueSet:
             self.cancelled += 1
         return self.dispatch(now)
 
+    @property
+    def last_dispatch(self) -> Dispatch:
+        """The progress meters when a request last started."""
+        if self._last_dispatch is not None:
+            return self._last_dispatch
+        r, start, seats = self._at_once
+        discounted = start - seat_seconds(seats, SERVICE_SECONDS)
+        return Dispatch(r, start, start, start, discounted, discounted)
+
     def may_start(self, now: float, seats: int) -> bool:
         """Whether a request of so many seats would execute at once."""
         self.advance(now)
@@ -260,17 +271,17 @@ class QueueSet:
         self.waiting_seats += work.seats
         counts.waiting += 1
         counts.waiting_seats += work.seats
-        self._note_demand()
+        self.highest_demand = max(self.highest_demand, self.seats + self.waiting_seats)
 
     def _execute_at_once(self, queue: Queue, ticket: Ticket[Any], now: float) -> None:
         """Start a request that need not wait, as if it were the only one that does."""
         if queue.next_dispatch < self.r:
             queue.next_dispatch = self.r
-        start = queue.next_dispatch
-        discounted = start - seat_seconds(queue.seats, SERVICE_SECONDS) if queue.seats else start
-        self.last_dispatch = Dispatch(self.r, start, start, start, discounted, discounted)
+        self._at_once = (self.r, queue.next_dispatch, queue.seats)
+        self._last_dispatch = None
         self._robin = queue.index
-        ticket.work = ticket.work.limited_to(self.limit)
+        if ticket.work.final_seats > self.limit:
+            ticket.work = ticket.work.limited_to(self.limit)
         self._execute(ticket, now)
 
     def _dequeue(self, queue: Queue, ticket: Ticket[Any]) -> None:
@@ -304,9 +315,6 @@ class QueueSet:
             queue.executing[ticket] = None
             queue.seats += seats
             queue.next_dispatch += work.total_work
-        self._note_demand()
-
-    def _note_demand(self) -> None:
         demand = self.seats + self.waiting_seats
         if demand > self.highest_demand:
             self.highest_demand = demand
@@ -343,7 +351,7 @@ class QueueSet:
     def _note_dispatch(self, chosen: Queue) -> None:
         starts = [queue.next_dispatch for queue in self._backlogged]
         discounted = [queue.next_dispatch - seat_seconds(queue.seats, SERVICE_SECONDS) for queue in self._backlogged]
-        self.last_dispatch = Dispatch(
+        self._last_dispatch = Dispatch(
             self.r, chosen.next_dispatch, min(starts), max(starts), min(discounted), max(discounted)
         )
 
