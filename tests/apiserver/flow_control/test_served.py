@@ -338,3 +338,49 @@ def test_a_table_of_schemas_is_in_the_order_in_which_they_are_tried() -> None:
         assert [row["cells"][2] for row in rows] == sorted(row["cells"][2] for row in rows)
 
     with_server(run)
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_a_tenant_with_many_connections_does_not_hold_up_another_one(is_on: bool) -> None:
+    """Counted in requests of the one that are executed while one of the other's is under way: independent of the machine. Without priority and fairness these are
+    as many as there are connections, which shows that the count means something."""
+    connections, rounds = 500, 20
+    executed = 0
+
+    async def run() -> None:
+        nonlocal executed
+        async with opened(settings=ApiServerSettings(enable_priority_and_fairness=is_on)) as api:
+
+            async def busy(index: int) -> None:
+                nonlocal executed
+                await asyncio.sleep(0)
+                while executed < 1_000_000:
+                    response = await api.handle(Request("GET", f"{MAPS}/x-{index}", {}, ALICE))
+                    executed += response.code == 404
+                    await asyncio.sleep(
+                        0
+                    )  # as a connection: the next request comes with the loop's next look for input
+
+            tasks = [asyncio.create_task(busy(index)) for index in range(connections)]
+            for _ in range(5):
+                await asyncio.sleep(0)
+            waits = []
+            for _ in range(rounds):
+                before = executed
+                response = await api.handle(Request("GET", f"{MAPS}/other", {}, User("bob", ALICE.groups)))
+                assert response.code == 404
+                await asyncio.sleep(0)
+                waits.append(executed - before)
+            for path in ("/healthz", "/livez"):
+                before = executed
+                assert (await api.handle(Request("GET", path, {}, User("carol", ALICE.groups)))).code == 200
+                assert executed == before
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if is_on:
+                assert max(waits) <= 40
+            else:
+                assert max(waits) >= connections
+
+    asyncio.run(run())

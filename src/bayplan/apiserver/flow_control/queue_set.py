@@ -3,7 +3,8 @@
 A limit on seats bounds what executes at once. Requests beyond it wait in queues, one of which is chosen for each request among the hand of its flow. A queue is
 charged for the work of each request that it starts; next is the queue whose oldest request would finish first, had all had equal shares since they became busy:
 
-    R(t)              work that each busy queue could have done until now ("virtual time"): grows by min(seats wanted, limit) / busy queues per second
+    R(t)              work that each busy queue could have done until now ("virtual time"): grows by min(seats wanted, limit) / busy queues per second, or by seats
+                      occupied / busy queues while requests wait only for the event loop (`new_turn`): all they get is that
     next_dispatch     R at which a queue's next request would start; grows by the request's work when one starts, corrected when it finishes
 
 Worked example: limit 1, requests of 3 ms. Queue A has 3 requests waiting, then B gets one. A starts at R=0, so A's next_dispatch is 3 ms; B became busy at R=1.5 ms
@@ -110,7 +111,11 @@ class QueueSet:
         key = (self.executing, self.seats, self.waiting, self.waiting_seats)
         self.durations[key] = self.durations.get(key, 0.0) + elapsed
         if self._active:
-            self.r += round(min(self.seats + self.waiting_seats, self.limit) / self._active * elapsed * SCALE)
+            if self._turn_seats >= self.seats_per_turn:
+                served = self.seats  # what waits is not held up by the limit: no more is served than this
+            else:
+                served = min(self.seats + self.waiting_seats, self.limit)
+            self.r += round(served / self._active * elapsed * SCALE)
         self.now = now
 
     # ------------------------------------------------------------------ requests
