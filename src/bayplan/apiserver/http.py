@@ -182,6 +182,11 @@ class HttpServer:
         finally:
             self.in_flight.leave(changes)
 
+    def abandon(self, request: Request) -> None:
+        """See ApiHandler."""
+        if self.server.gate is not None:
+            self.server.gate.abandon(request)
+
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
         connection = http.protocol
         assert isinstance(connection, Connection)

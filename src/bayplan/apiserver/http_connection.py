@@ -60,6 +60,9 @@ class ApiHandler(Protocol):
     async def answer(self, request: Request) -> Response:
         """Answer a request."""
 
+    def abandon(self, request: Request) -> None:
+        """The client of a request that is not answered has gone."""
+
     def now(self) -> float:
         """Unix seconds."""
 
@@ -85,6 +88,7 @@ class Connection(RequestHandler):
         "_lost",
         "_partial",
         "_task",
+        "_unanswered",
         "has_spoken",
         "head_since",
         "is_long_running",
@@ -111,6 +115,8 @@ class Connection(RequestHandler):
         """The headers of the request in aiohttp's hands, if they are worth learning."""
         self._answered: tuple[Request, Response] | None = None
         """What aiohttp is to send in answer to the request that it gets."""
+        self._unanswered: Request | None = None
+        """The request that is answered on the fast path."""
         self._task: asyncio.Task[None] | None = None
         """The task that answers the present request on the fast path."""
         self._held = b""
@@ -168,6 +174,7 @@ class Connection(RequestHandler):
             request.origin.uri = data[line.start(2) : line.end() - len(b" HTTP/1.1")].decode()
         self._at_rest = False
         self.rests_since = None
+        self._unanswered = request
         self._task = self._loop.create_task(self._serve(data, request))
         return True
 
@@ -271,7 +278,7 @@ class Connection(RequestHandler):
             self.force_close()  # nobody else would tell the client
             raise
         finally:
-            self._task = None
+            self._task = self._unanswered = None
         transport = self.transport
         if transport is None or transport.is_closing():
             if response.watcher is not None:
@@ -378,6 +385,8 @@ class Connection(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """See asyncio.Protocol."""
         super().connection_lost(exc)
+        if self._unanswered is not None:
+            self._handler.abandon(self._unanswered)
         if self._lost is not None and not self._lost.done():
             self._lost.set_result(None)
 

@@ -81,6 +81,10 @@ class RequestMetrics:
         if response.watcher is None:
             series.duration.observe(seconds)
 
+    def record_rejected(self, request: Request, path: ResourcePath | None, response: Response) -> None:
+        """Count a request that was not let in. How long that took says nothing."""
+        self._make(request, path, response).total.value += 1
+
     def _make(self, request: Request, path: ResourcePath | None, response: Response) -> _Series:
         verb, *place = _labels(request, path, is_watch=response.watcher is not None)
         labels = (verb, "All" if "dryRun" in request.query else "", *place)

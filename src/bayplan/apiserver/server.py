@@ -222,17 +222,19 @@ class ApiServer:
         if admission is None:
             return await self._serve(request)
         if not admission.is_executing and not await gate.wait(admission):
-            return gate.refusal(admission)
-        response = None
+            response = gate.refusal(admission)
+            self.measured.record_rejected(request, _path_of(self.context.kinds, request), response)
+            return response
+        served = None
         try:
-            response = await self._serve(request)
+            served = await self._serve(request)
         finally:
-            if response is None or response.relay is None:
+            if served is None or served.relay is None or request.info.is_long_running:
                 gate.leave(admission)
             else:
-                response.when_relayed = partial(gate.leave, admission)
-        response.flow = admission.flow.identity
-        return response
+                served.when_relayed = partial(gate.leave, admission)
+        served.flow = admission.flow.identity
+        return served
 
     async def _serve(self, request: Request) -> Response:
         clock = self.context.clock
@@ -461,6 +463,14 @@ _VERBS: dict[str, Callable[[Call], Awaitable[Response]]] = {
     "delete": delete.delete,
     "deletecollection": delete.delete_collection,
 }
+
+
+def _path_of(kinds: KindTable, request: Request) -> ResourcePath | None:
+    """The resource of a request; None if there is none."""
+    try:
+        return resolve(kinds, request.info)
+    except ApiError:
+        return None
 
 
 def refusal(request: Request, error: ApiError) -> Response:

@@ -114,6 +114,8 @@ def test_a_rejected_request_is_told_when_to_come_back() -> None:
         assert (await send(server, "GET", MAPS, user="carol"))[0] == 200
         _, _, metrics = await send(server, "GET", "/metrics")
         labels = 'flow_schema="catch-all",priority_level="catch-all",reason="concurrency-limit"'
+        counted = [one for one in metrics.splitlines() if one.startswith("apiserver_request_total") and '"429"' in one]
+        assert [('resource="configmaps"' in one, one.rpartition(" ")[2]) for one in counted] == [(True, "1.0")]
         line = next(one for one in metrics.splitlines() if one.startswith("apiserver_flowcontrol_rejected"))
         assert all(one in line for one in labels.split(","))
         assert line.endswith(" 1.0")
@@ -199,6 +201,29 @@ def test_a_client_that_goes_away_does_not_wait_any_longer() -> None:
             assert level.queue_set.is_idle
 
     asyncio.run(run())
+
+
+def test_a_connection_that_closes_gives_up_its_place() -> None:
+    """Also if its headers are known, so that no parser follows it."""
+
+    async def run(server: Served) -> None:
+        await send(server, "GET", MAPS, user="alice")
+        held = Held(server, "alice")
+        gate = server.api.gate
+        assert gate is not None
+        level = gate.configuration.levels["global-default"]
+        first = [asyncio.create_task(send(server, "GET", MAPS, user="alice")) for _ in range(level.current)]
+        await until(lambda: held.waiting == level.current)
+        waits = asyncio.create_task(send(server, "GET", MAPS, user="alice"))
+        await until(lambda: level.queue_set.waiting == 1)
+        waits.cancel()
+        await until(lambda: level.queue_set.waiting == 0)
+        assert level.queue_set.cancelled == 1
+        held.go_on.set()
+        await asyncio.gather(*first)
+        assert level.queue_set.is_idle
+
+    with_server(run, SMALL)
 
 
 def test_a_watch_has_a_seat_only_until_it_has_begun_and_counts_for_writes() -> None:
@@ -371,9 +396,11 @@ def test_a_tenant_with_many_connections_does_not_hold_up_another_one(is_on: bool
                 assert response.code == 404
                 await asyncio.sleep(0)
                 waits.append(executed - before)
-            for path in ("/healthz", "/livez"):
+            lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n"
+            node = User("system:node:n", ("system:nodes", *ALICE.groups))
+            for path, user in (("/healthz", ALICE), ("/livez", ALICE), (lease, node)):
                 before = executed
-                assert (await api.handle(Request("GET", path, {}, User("carol", ALICE.groups)))).code == 200
+                assert (await api.handle(Request("GET", path, {}, user))).code in (200, 404)
                 assert executed == before
             for task in tasks:
                 task.cancel()

@@ -55,6 +55,8 @@ class Gate:
         self.executing = [0, 0]
         """Requests that execute: those that change something, and those that read."""
         self._waiters: dict[Admission, asyncio.Future[bool]] = {}
+        self._waiting: dict[int, Admission] = {}
+        """The same requests, by identity."""
         self._timers: dict[Level, Timer] = {}
         """Run when seats become free by themselves for which a request waits."""
         self._turns: dict[Level, None] = {}
@@ -161,6 +163,7 @@ class Gate:
             return not admission.reason
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiters[admission] = future
+        self._waiting[id(admission.details)] = admission
         timer = self._clock.call_later(self._wait_seconds(admission.details), self._time_out, admission)
         try:
             return await future
@@ -169,7 +172,14 @@ class Gate:
             raise
         finally:
             timer.cancel()
-            del self._waiters[admission]
+            del self._waiters[admission], self._waiting[id(admission.details)]
+
+    def abandon(self, request: Request) -> None:
+        """The client of a request has gone: if it waits, that is rejected, since nobody is there for an answer."""
+        admission = self._waiting.get(id(request))
+        if admission is not None and admission.is_waiting:
+            self._abandon(admission, CANCELLED)
+            self._tell(admission, executes=False)
 
     def leave(self, admission: Admission) -> None:
         """A request that executes is answered, or a watch has begun. To be called once."""
