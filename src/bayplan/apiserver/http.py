@@ -16,8 +16,11 @@ from multidict import CIMultiDict
 
 from bayplan.api.errors import ApiError, failure, request_too_large, unauthorized
 from bayplan.apiserver.authentication import Authenticator
-from bayplan.apiserver.authentication.certificates import CertificateUsers
-from bayplan.apiserver.authentication.headers import bearer_token, impersonation
+from bayplan.apiserver.authentication.authenticator import Unfinished
+from bayplan.apiserver.authentication.client_certificates import ClientCertificates
+from bayplan.apiserver.authentication.headers import bearer_token
+from bayplan.apiserver.authentication.metrics import AuthenticationMetrics
+from bayplan.apiserver.authentication.request_headers import RequestHeaders
 from bayplan.apiserver.certificates import KeyPair
 from bayplan.apiserver.http_answer import simple_response, wants_pretty
 from bayplan.apiserver.http_body import GZIP_THRESHOLD, pieces_of, send
@@ -26,6 +29,7 @@ from bayplan.apiserver.http_connections import ConnectionServer
 from bayplan.apiserver.http_drain import drain, refusal_while_draining
 from bayplan.apiserver.http_head import HEAD_LIMIT
 from bayplan.apiserver.http_headers import NO_QUERY, ParsedHeaders, header_cache
+from bayplan.apiserver.http_identity import NOBODY, Identities
 from bayplan.apiserver.http_listener import Listener
 from bayplan.apiserver.http_origins import origin_of
 from bayplan.apiserver.http_relay import Relays
@@ -58,11 +62,21 @@ class HttpServer:
         authenticator: Authenticator,
         kubelet_tls: ssl.SSLContext | None = None,
         front_proxy: KeyPair | None = None,
+        certificates: ClientCertificates | None = None,
+        request_headers: RequestHeaders | None = None,
     ) -> None:
-        """kubelet_tls: how kubelets are asked; by default without a certificate of the server's own. front_proxy: with what aggregated servers are asked."""
+        """kubelet_tls: how kubelets are asked; by default without a certificate of the server's own. front_proxy: with what aggregated servers are asked.
+
+        certificates: whom certificates of clients name; by default all that TLS has verified are users. request_headers: in which front proxies say who asks.
+        """
         self.server = server
-        self.authenticator = authenticator
-        self._certificate_users = CertificateUsers()
+        self.identities = Identities(
+            authenticator,
+            certificates or ClientCertificates(),
+            request_headers,
+            AuthenticationMetrics(server.context.metrics),
+            server.context.clock,
+        )
         self._limit = server.context.settings.max_request_bytes
         self._is_open = server.context.authorizer.allows_everything
         """Whether everybody who is known may do everything: then the unknown may only see whether the server is well."""
@@ -71,7 +85,11 @@ class HttpServer:
         self.is_draining = False
         self._watches = WatchStreams(server.context)
         self._relays = Relays(
-            server.context.clock, server.context.simulated.reason, kubelet_tls or client_tls(), front_proxy
+            server.context.clock,
+            server.context.simulated.reason,
+            kubelet_tls or client_tls(),
+            front_proxy,
+            self.identities.is_identity_header,
         )
         server.context.ask_aggregated = self._relays.ask_aggregated
         server.context.kubelet_page = self._relays.kubelet_page
@@ -109,6 +127,14 @@ class HttpServer:
         self._listener = listener
         self._reaper = asyncio.create_task(self._reap(), name="watches of clients that have gone")
         return found
+
+    def certificates_changed(self, tls: ssl.SSLContext) -> None:
+        """Judge the certificates of open connections by the authorities of now, and use new ones for new connections."""
+        if self._listener is not None:
+            self._listener.use(tls)
+        for connection in self._connections.all() if self._connections is not None else ():
+            if connection.has_spoken:
+                self.identities.certify(connection)
 
     async def listen_also(self, host: str, port: int) -> None:
         """Listen on another address, after `start`. Raises OSError if it is taken or not this machine's."""
@@ -154,6 +180,9 @@ class HttpServer:
             is_late = head is not None and now - head > first
             if is_late or (rest is not None and now - rest > (_KEPT_SECONDS if connection.has_spoken else first)):
                 connection.force_close()
+            elif connection.certified is not None and connection.certified.not_after < now:
+                connection.end()  # also what lasts, such as a watch: nobody may go on for ever by a certificate that has expired
+                connection.force_close()
 
     def now(self) -> float:
         """See ApiHandler."""
@@ -171,6 +200,8 @@ class HttpServer:
 
     async def answer(self, request: Request) -> Response:
         """See ApiHandler."""
+        if request.unfinished is not None and (refusal := await self._identified(request)) is not None:
+            return refusal
         if self.server.gate is not None:  # which counts requests of other transports, too
             return await self.server.handle(request)
         changes = self.in_flight.enter(request)
@@ -186,6 +217,16 @@ class HttpServer:
         """See ApiHandler."""
         if self.server.gate is not None:
             self.server.gate.abandon(request)
+
+    async def _identified(self, request: Request) -> Response | None:
+        """Find the user of a request, if that takes time; what its sender gets if there is none."""
+        unfinished, request.unfinished = request.unfinished, None
+        user = await self.identities.finish(unfinished) if unfinished is not None else request.user
+        if user is None:
+            refusal, auditor = error_response(unauthorized()), self.server.auditor
+            return refusal if auditor is None else await auditor.unauthenticated(request, refusal)
+        request.user = user
+        return None
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
         connection = http.protocol
@@ -242,9 +283,10 @@ class HttpServer:
         auditor = self.server.auditor
         if auditor is None:
             return response
-        head, path = _head(http.headers), unquote(http.raw_path.partition("?")[0])
-        user = self.authenticator.authenticate(head.authorization, connection.user) or ANONYMOUS
-        request = Request(http.method, path, http.query, user, user_agent=head.user_agent)
+        head, path = self.identities.head(http.headers), unquote(http.raw_path.partition("?")[0])
+        found = self.identities.user(connection, head, path)
+        user = await self.identities.finish(found) if isinstance(found, Unfinished) else found
+        request = Request(http.method, path, http.query, user or ANONYMOUS, user_agent=head.user_agent)
         self._add_origin(http, connection, head, request)
         if response.code == HTTPStatus.UNAUTHORIZED:
             return await auditor.unauthenticated(request, response)
@@ -276,12 +318,17 @@ class HttpServer:
             path = "/" + path.partition("://")[2].partition("/")[2]  # the absolute form, which proxies are asked with
         if "%" in path:
             path = unquote(path)
-        head = _head(headers)
+        head = self.identities.head(headers)
         request = self.request(connection, head, http.method, path, http.query if query_string else NO_QUERY, b"")
         if isinstance(request, Response):
             return request
         if request.origin is not None:
             self._add_origin(http, connection, head, request)
+        if request.unfinished is not None:
+            user = await self.identities.finish(request.unfinished)
+            if user is None:
+                return error_response(unauthorized())
+            request.user, request.unfinished = user, None
         if http.body_exists:
             length = http.content_length
             if length is not None and length > self._limit:
@@ -304,11 +351,11 @@ class HttpServer:
         self, connection: Connection, head: ParsedHeaders, method: str, path: str, query: Mapping[str, str], body: bytes
     ) -> Request | Response:
         """See ApiHandler."""
-        if not connection.has_spoken:
-            connection.has_spoken = True
-            connection.user = self._certificate_users.of(connection.transport)
+        connection.has_spoken = True
         authorization = head.authorization
-        user = self.authenticator.authenticate(authorization, connection.user)
+        found = self.identities.user(connection, head, path)
+        unfinished = found if isinstance(found, Unfinished) else None
+        user = NOBODY if isinstance(found, Unfinished) else found
         if user is None or (user is ANONYMOUS and self._is_open and not is_public(path)):
             return error_response(unauthorized())
         if len(body) > self._limit:
@@ -324,6 +371,7 @@ class HttpServer:
             head.user_agent,
             head.impersonation,
             bearer_token(authorization)[1] if user is ANONYMOUS and authorization else user.warning,
+            unfinished=unfinished,
         )
         if self.server.auditor is not None:
             request.origin = origin_of(connection, head)
@@ -338,18 +386,6 @@ class HttpServer:
             if size > self._limit:
                 break
         return b"".join(chunks)
-
-
-def _head(headers: Mapping[str, str]) -> ParsedHeaders:
-    return ParsedHeaders(
-        headers.get("Authorization", ""),
-        headers.get("Content-Type", ""),
-        headers.get("Accept", ""),
-        headers.get("User-Agent", ""),
-        impersonation(headers.items()),
-        headers.get("X-Forwarded-For", ""),
-        headers.get("X-Real-Ip", ""),
-    )
 
 
 def _headers(response: Response) -> CIMultiDict[str]:

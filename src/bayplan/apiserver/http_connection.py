@@ -22,6 +22,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
+from bayplan.apiserver.authentication.client_certificates import Certified
 from bayplan.apiserver.http_answer import LastResponse, simple_response_bytes, with_close
 from bayplan.apiserver.http_head import ChunkedBody, Refusal, read_head, refusal_of_beginning
 from bayplan.apiserver.http_headers import (
@@ -35,7 +36,7 @@ from bayplan.apiserver.http_headers import (
     query_of,
 )
 from bayplan.apiserver.http_listener import has_input, peer_of
-from bayplan.apiserver.requests import Request, Response, User
+from bayplan.apiserver.requests import Request, Response
 
 logger = logging.getLogger(__name__)
 
@@ -89,11 +90,11 @@ class Connection(RequestHandler):
         "_partial",
         "_task",
         "_unanswered",
+        "certified",
         "has_spoken",
         "head_since",
         "is_long_running",
         "rests_since",
-        "user",
     )
 
     def __init__(self, manager: web.Server, handler: ApiHandler, **settings: Any) -> None:
@@ -129,8 +130,8 @@ class Connection(RequestHandler):
         """Whether a request has come."""
         self.is_long_running = False
         """Whether the present request is one that lasts until its client or the server ends it."""
-        self.user: User | None = None
-        """The user of the client's certificate; known once a request has come."""
+        self.certified: Certified | None = None
+        """What the client's certificate is good for; known once a request has come."""
         self.rests_since: float | None = handler.now()
         """When the last request was answered (Unix seconds); None while there is one."""
         self.head_since: float | None = None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from multidict import MultiDict, MultiDictProxy
 
-from bayplan.apiserver.requests import Impersonation
+from bayplan.apiserver.requests import Impersonation, User
 from bayplan.support.memo import Memo, memoized
 
 LINE = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (/[\w/.:-]*)(?:\?([\w=&.:-]*))? HTTP/1\.1(?=\r\n)", re.ASCII)
@@ -32,6 +32,8 @@ class ParsedHeaders(NamedTuple):
     impersonation: Impersonation | None
     forwarded_for: str = ""
     real_ip: str = ""
+    proxied: User | None = None
+    """Who asks by the headers of a front proxy, whoever sent them."""
 
 
 HeaderCache = Memo[bytes, ParsedHeaders]

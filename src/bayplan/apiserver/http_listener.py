@@ -77,6 +77,11 @@ class Listener:
             loop.add_reader(one, self._accept, one)
         return int(self._sockets[0].getsockname()[1])
 
+    def use(self, tls: ssl.SSLContext) -> None:
+        """Make the handshakes of connections that come from now on with other certificates."""
+        if self._options:
+            self._options["ssl"] = tls
+
     @property
     def has_handshakes(self) -> bool:
         """Whether connections have been accepted that no protocol has yet."""

@@ -59,12 +59,16 @@ class Relays:
         refuses: Callable[[str], str],
         kubelet_tls: ssl.SSLContext,
         front_proxy: KeyPair | None = None,
+        is_identity_header: Callable[[str], bool] = is_identity_header,
     ) -> None:
-        """refuses: why an address must not be dialled; "" if it may. front_proxy: with what the server shows aggregated servers that it may tell them who asks."""
+        """is_identity_header: whether a header is one in which front proxies say who asks, besides the usual ones; it is not passed on.
+
+        refuses: why an address must not be dialled; "" if it may. front_proxy: with what the server shows aggregated servers that it may tell them who asks."""
         self._clock = clock
         self._refuses = refuses
         self._kubelet_tls, self._any_tls = kubelet_tls, client_tls()
         self._aggregated_tls = functools.lru_cache(64)(functools.partial(aggregated_tls, front_proxy))
+        self._drops = is_identity_header
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
         self._streams: set[asyncio.Future[web.StreamResponse]] = set()
@@ -90,7 +94,7 @@ class Relays:
                 "GET" if relay.purpose is Purpose.LOG else http.method,
                 url,
                 data=body or None,
-                headers=_request_headers(http, relay, upgrades=upgrades),
+                headers=_request_headers(http, relay, self._drops, upgrades=upgrades),
                 ssl=self._tls_of(relay),
                 server_hostname=relay.tls_name or None,
                 allow_redirects=False,
@@ -327,14 +331,16 @@ def _url(http: web.BaseRequest, relay: Relay) -> yarl.URL:
     return yarl.URL(urlunsplit((relay.scheme, relay.authority, path, query, "")), encoded=True)
 
 
-def _request_headers(http: web.BaseRequest, relay: Relay, *, upgrades: bool) -> CIMultiDict[str]:
+def _request_headers(
+    http: web.BaseRequest, relay: Relay, drops: Callable[[str], bool], *, upgrades: bool
+) -> CIMultiDict[str]:
     headers: CIMultiDict[str] = CIMultiDict()
     if relay.purpose is Purpose.LOG:
         return headers
     for name, value in http.headers.items():
         lower = name.lower()
         if lower not in _HOP_BY_HOP and lower not in _OWN and not lower.startswith("impersonate-"):
-            if relay.purpose is Purpose.AGGREGATED and (lower == "host" or is_identity_header(lower)):
+            if is_identity_header(lower) or drops(lower) or (relay.purpose is Purpose.AGGREGATED and lower == "host"):
                 continue
             headers.add(name, value)
     for name, value in relay.identity:

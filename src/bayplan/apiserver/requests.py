@@ -18,6 +18,7 @@ from bayplan.apiserver.watching import Watcher
 
 if TYPE_CHECKING:
     from bayplan.apiserver.audit.record import AuditRecord, Trail
+    from bayplan.apiserver.authentication.authenticator import Unfinished
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -86,6 +87,8 @@ class Request:
     """Set for requests over HTTP if there is an audit log."""
     audit: AuditRecord | None = None
     """Set for requests that are put into the audit log: takes notes."""
+    unfinished: Unfinished | None = None
+    """Set while the user is not known: the transport finds out before the server sees the request."""
     info: RequestInfo = field(init=False)
     """What is asked for. Whatever decides about the request reads this, not method and path."""
 

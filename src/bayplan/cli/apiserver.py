@@ -14,6 +14,7 @@ from bayplan.cli.kube_flag_tables import API_SERVER
 from bayplan.cli.kube_flags import api_server_settings
 from bayplan.cli.kubeconfig_file import check_kubeconfig
 from bayplan.cli.running_cluster import run_until_stopped
+from bayplan.cli.serving_flags import ServingFlags, serving_options
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -55,6 +56,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     default="",
     help="Names, with commas, that certificates of that authority must have to be believed; by default any.",
 )
+@serving_options
 @click.option("--kubelet-client-certificate", type=_FILE, help="Certificate that kubelets see; by default an own one.")
 @click.option("--kubelet-client-key", type=_FILE, help="Key of that certificate.")
 @click.option("--kubelet-certificate-authority", type=_FILE, help="Authority of kubelets' certificates.")
@@ -218,6 +220,7 @@ def command(
     kubeconfig: Path,
     v: int,
     etcd: EtcdFlags,
+    serving: ServingFlags,
     **behaviour: str,
 ) -> None:
     """Run the API server alone."""
@@ -228,9 +231,9 @@ def command(
         raise click.UsageError("--tls-cert-file and --tls-private-key-file belong together")
     if (proxy_client_cert_file is None) != (proxy_client_key_file is None):
         raise click.UsageError("--proxy-client-cert-file and --proxy-client-key-file belong together")
-    if (proxy_client_cert_file is None) != (requestheader_client_ca_file is None):
+    if proxy_client_cert_file is not None and requestheader_client_ca_file is None:
         raise click.UsageError(
-            "--proxy-client-cert-file and --requestheader-client-ca-file belong together: aggregated servers check the one by the other"
+            "--proxy-client-cert-file needs --requestheader-client-ca-file: aggregated servers check the one by the other"
         )
     if (kubelet_client_certificate is None) != (kubelet_client_key is None):
         raise click.UsageError("--kubelet-client-certificate and --kubelet-client-key belong together")
@@ -258,6 +261,8 @@ def command(
         proxy_client_key=proxy_client_key_file,
         requestheader_ca=requestheader_client_ca_file,
         requestheader_names=tuple(name for each in requestheader_allowed_names.split(",") if (name := each.strip())),
+        request_headers=serving.request_headers,
+        sni_certificates=serving.sni_certificates,
         kubelet_certificate=kubelet_client_certificate,
         kubelet_key=kubelet_client_key,
         kubelet_ca=kubelet_certificate_authority,

@@ -59,10 +59,7 @@ _EVERYWHERE: Final[Reasons] = {
     "a port is bound by one process": "permit-address-sharing? permit-port-sharing?",
 }
 _CIPHERS: Final = "Python's TLS decides that: TLS 1.2 and 1.3 with the ciphers of its OpenSSL"
-_TLS_REFUSED: Final[Reasons] = {
-    _CIPHERS: "tls-cipher-suites tls-curve-preferences",
-    "one certificate is served, --tls-cert-file": "tls-sni-cert-key",
-}
+_TLS_REFUSED: Final[Reasons] = {_CIPHERS: "tls-cipher-suites tls-curve-preferences"}
 _TLS_VERSIONS: Final = "VersionTLS10|VersionTLS11|VersionTLS12"
 _EVERYWHERE_FIXED: Final = {
     "emulated-version": "1.36|kube=1.36",
@@ -122,10 +119,6 @@ API_SERVER: Final = _table(
         "endpoint-reconciler-type": "lease",
         "service-account-lookup?": "true",
         "enable-bootstrap-token-auth?": "true",
-        "requestheader-username-headers": "X-Remote-User|x-remote-user",
-        "requestheader-group-headers": "X-Remote-Group|x-remote-group",
-        "requestheader-uid-headers": "X-Remote-Uid|x-remote-uid|",
-        "requestheader-extra-headers-prefix": "X-Remote-Extra-|x-remote-extra-",
     },
     former={
         "--enable-admission-plugins and --disable-admission-plugins": "admission-control",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bayplan.api.kinds import DEFAULT_KINDS, Kind
 from bayplan.apiserver.allocation.addresses import AddressRange
-from bayplan.apiserver.bootstrap.authentication import FrontProxy, publish_authentication
+from bayplan.apiserver.bootstrap.authentication import publish_authentication
 from bayplan.apiserver.bootstrap.identity import keep_identity
 from bayplan.apiserver.certificates import KeyPair, sign
 from bayplan.apiserver.etcd_layout import etcd_folders
@@ -27,7 +27,7 @@ from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.service_account_tokens.keys import KeyFileError, TokenKeys
 from bayplan.apiserver.settings import ApiServerSettings
-from bayplan.apiserver.tls import client_tls, tls_context
+from bayplan.apiserver.tls import client_tls
 from bayplan.apiserver.webhook_http import HttpSender
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
@@ -36,6 +36,7 @@ from bayplan.cluster.components import CONTROLLERS, DESCHEDULER, NODES, SCHEDULE
 from bayplan.cluster.contents import take_in
 from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER, FRONT_PROXY, KUBELET_CLIENT, obtain
 from bayplan.cluster.errors import AddressInUse, ClusterError
+from bayplan.cluster.serving import Serving
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.cluster.storage import publish_storage_class
 from bayplan.store.etcd.options import EtcdOptions
@@ -81,6 +82,7 @@ class Cluster:
         kubernetes_service = AddressRange(settings.api.service_cluster_ip_range.partition(",")[0]).first
         addresses = (settings.bind_address, *settings.further_addresses, kubernetes_service)
         self.credentials = obtain(settings.directory, addresses, self.clock.now())
+        self.serving = Serving(settings, self.credentials, self.clock)
         self.encryption = self._encryption_of(settings.api)
         store = open_store(settings.store, clock=self.clock, tells_previous=False, etcd=_etcd_options(settings))
         if self.encryption is not None:
@@ -213,11 +215,17 @@ class Cluster:
         authenticator.add_token(self.credentials.admin_token, ADMIN_USER, (ADMIN_GROUP,))
         for token, user, uid, groups in settings.tokens:
             authenticator.add_token(token, user, groups, uid)
-        self._http = HttpServer(self.api, authenticator, self._kubelet_tls(), self._front_proxy_pair())
-        tls = self._tls()
+        self._http = HttpServer(
+            self.api,
+            authenticator,
+            self._kubelet_tls(),
+            self._front_proxy_pair(),
+            self.serving.certificates,
+            settings.request_headers,
+        )
         self.api.unfinished.add(AUTHENTICATION)
         try:
-            self.port = await self._http.start(settings.bind_address, settings.port, tls)
+            self.port = await self._http.start(settings.bind_address, settings.port, self.serving.tls)
             for further in settings.further_addresses:
                 await self._http.listen_also(further, self.port)
         except OSError as error:
@@ -231,26 +239,18 @@ class Cluster:
         await self.api.publish_address(
             {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(address, address), self.port
         )
-        await publish_authentication(self.api.context, self._client_authority().decode(), self._front_proxy())
+        await self._certificates_changed()
         self.api.unfinished.discard(AUTHENTICATION)
+        self.api.keep_running("certificates", lambda: self.serving.follow(self._certificates_changed))
         if self.encryption is not None and settings.api.encryption_reload:
             self.api.keep_running("encryption configuration", self.encryption.follow)
         self.api.keep_running("identity", lambda: keep_identity(self.api.context, socket.gethostname()))
 
-    def _client_authority(self) -> bytes:
-        """The certificate (PEM) that vouches for clients. Raises OSError."""
-        given = self.settings.client_ca
-        return given.read_bytes() if given is not None else self.credentials.authority.certificate
-
-    def _tls(self) -> ssl.SSLContext:
-        settings, credentials = self.settings, self.credentials
-        try:
-            pair = credentials.server
-            if settings.tls_certificate is not None and settings.tls_key is not None:
-                pair = KeyPair(settings.tls_certificate.read_bytes(), settings.tls_key.read_bytes())
-            return tls_context(pair, self._client_authority())
-        except (OSError, ssl.SSLError) as error:
-            raise ClusterError(f"the certificates cannot be used: {error}") from error
+    async def _certificates_changed(self) -> None:
+        """Let the server use what files say now, and publish it."""
+        if self._http is not None:
+            self._http.certificates_changed(self.serving.tls)
+        await publish_authentication(self.api.context, self.serving.client_authority, self.serving.front_proxy)
 
     def _kubelet_tls(self) -> ssl.SSLContext:
         """How kubelets are asked for what only they know. Raises ClusterError."""
@@ -274,16 +274,6 @@ class Cluster:
         except OSError as error:
             raise ClusterError(f"the certificate for aggregated servers cannot be used: {error}") from error
         return sign(self.credentials.front_proxy, self.clock.now(), FRONT_PROXY)
-
-    def _front_proxy(self) -> FrontProxy:
-        """Who may tell aggregated servers who asks. Raises ClusterError."""
-        settings = self.settings
-        if settings.requestheader_ca is None:
-            return FrontProxy(self.credentials.front_proxy.certificate.decode(), (FRONT_PROXY,))
-        try:
-            return FrontProxy(settings.requestheader_ca.read_text(), settings.requestheader_names)
-        except (OSError, UnicodeDecodeError) as error:
-            raise ClusterError(f"the authority of the front proxy cannot be used: {error}") from error
 
     def _signing_credentials(self) -> SigningCredentials:
         from bayplan.controllers.certificate_rules import Authority

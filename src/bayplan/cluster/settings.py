@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bayplan.apiserver.authentication.request_headers import RequestHeaders
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.controllers.settings import ControllerSettings
 from bayplan.kubelet.simulator.settings import SimulatorSettings
@@ -22,6 +23,18 @@ are reached at their nodes' addresses."""
 
 CLUSTER_CONTROLLERS = ControllerSettings(cluster_cidr=("10.128.0.0/9",))
 """The controllers of a whole cluster: nodes get their networks where simulated nodes have theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class SniFiles:
+    """A certificate of the server for clients that ask for it by certain names."""
+
+    certificate: Path
+    """The certificate (PEM)."""
+    key: Path
+    """Its key (PEM)."""
+    names: tuple[str, ...] = ()
+    """Domain names, perhaps with `*.` in front; those in the certificate if there are none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +75,8 @@ class ClusterSettings:
     """The server's certificate (PEM); None for one signed by the cluster's own authority."""
     tls_key: Path | None = None
     """The key of that certificate."""
+    sni_certificates: tuple[SniFiles, ...] = ()
+    """Further certificates, for clients that ask for the server by certain names."""
     client_ca: Path | None = None
     """Authority of client certificates (PEM); None for the cluster's own."""
     kubelet_certificate: Path | None = None
@@ -76,6 +91,8 @@ class ClusterSettings:
     """Authority of the front proxy (PEM), which is published; None for an own one."""
     requestheader_names: tuple[str, ...] = ()
     """Names that the front proxy's certificate may have; any if there are none and the authority is given."""
+    request_headers: RequestHeaders = field(default_factory=RequestHeaders)
+    """In which headers front proxies say who asks."""
     kubelet_ca: Path | None = None
     """Authority of kubelets' certificates (PEM); None to take any certificate."""
     token_signing_key: Path | None = None

@@ -14,7 +14,7 @@ from bayplan.api.codec import encode
 from bayplan.api.types import authentication_v1, core_v1, meta_v1
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authentication.headers import SPACE_WARNING, bearer_token
-from bayplan.apiserver.requests import Request
+from bayplan.apiserver.requests import Request, User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.service_account_tokens.keys import (
     TokenError,
@@ -313,11 +313,11 @@ def test_only_a_wrong_token_is_refused_not_a_missing_one() -> None:
     authenticator = Authenticator()
     authenticator.add_token("t", "u", ("g",))
     user = authenticator.authenticate("Bearer t")
-    assert user is not None
+    assert isinstance(user, User)
     assert user.groups == ("g", "system:authenticated")
     assert authenticator.authenticate("Bearer x") is None
     anonymous = authenticator.authenticate("Basic x")
-    assert anonymous is not None
+    assert isinstance(anonymous, User)
     assert anonymous.name == "system:anonymous"
     authenticator.anonymous = False
     assert authenticator.authenticate("") is None

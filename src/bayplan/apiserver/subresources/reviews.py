@@ -34,7 +34,7 @@ async def token_review(call: Call) -> Response:
     review = _body(call, authentication_v1.TokenReview)
     if not review.spec.token:
         raise bad_request("token is required for TokenReview in authentication")
-    found = call.context.authenticator.review(review.spec.token, review.spec.audiences)
+    found = await call.context.authenticator.review_all(review.spec.token, review.spec.audiences)
     status = authentication_v1.TokenReviewStatus(error=found.error)
     if found.user is not None:
         if not found.audiences:

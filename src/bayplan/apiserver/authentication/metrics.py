@@ -1,0 +1,58 @@
+"""What authentication measures, under kube-apiserver's names. Source: `k8s.io/apiserver/pkg/endpoints/filters/metrics.go`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bayplan.apiserver.requests import User
+from bayplan.support.metrics import Counter, Registry, exponential_buckets
+
+_SHOWN: Final = frozenset(("admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"))
+"""Users that are counted by their names."""
+_MOST_NAMES: Final = 10_000
+
+
+class AuthenticationMetrics:
+    """The series of one API server."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._users = registry.counter(
+            "authenticated_user_requests",
+            "Counter of authenticated requests broken out by username.",
+            ("username",),
+        )
+        attempts = registry.counter("authentication_attempts", "Counter of authenticated attempts.", ("result",))
+        seconds = registry.histogram(
+            "authentication_duration_seconds",
+            "Authentication duration in seconds broken out by result.",
+            ("result",),
+            exponential_buckets(0.001, 2, 15),
+        )
+        self._attempts = {is_known: attempts.labels(_RESULTS[is_known]) for is_known in (True, False)}
+        self._seconds = {is_known: seconds.labels(_RESULTS[is_known]) for is_known in (True, False)}
+        self._of_user: dict[str, Counter] = {}
+
+    def record(self, user: User | None, seconds: float) -> None:
+        """Count a request whose user, if any, was found within `seconds`."""
+        is_known = user is not None
+        self._attempts[is_known].value += 1
+        self._seconds[is_known].observe(seconds)
+        if user is not None:
+            counter = self._of_user.get(user.name) or self._counter(user.name)
+            counter.value += 1
+
+    def _counter(self, name: str) -> Counter:
+        if len(self._of_user) >= _MOST_NAMES:
+            self._of_user.clear()
+        counter = self._of_user[name] = self._users.labels(_compressed(name))
+        return counter
+
+
+_RESULTS: Final = {True: "success", False: "failure"}
+
+
+def _compressed(name: str) -> str:
+    """The name by which a user is counted: there may be any number of them."""
+    if name in _SHOWN:
+        return name
+    return "email_id" if "@" in name else "other"

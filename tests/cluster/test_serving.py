@@ -1,0 +1,229 @@
+"""Certificates of a running server and its clients: who is a front proxy, what a change of the files changes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import ssl
+import time
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from bayplan.apiserver.authentication.request_headers import RequestHeaders
+from bayplan.apiserver.certificates import KeyPair, make_authority, sign
+from bayplan.apiserver.settings import ApiServerSettings
+from bayplan.cluster.cluster import Cluster
+from bayplan.cluster.errors import ClusterError
+from bayplan.cluster.settings import ClusterSettings, SniFiles
+from tests.apiserver.authentication.certificates import issue
+
+NOW = time.time()
+USERS, PROXIES = make_authority(NOW), make_authority(NOW)
+WATCH = "/api/v1/namespaces?watch=true"
+REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+ALICE = {
+    "X-Remote-User": "alice",
+    "X-Remote-Group": "dev",
+    "X-Remote-Uid": "7",
+    "X-Remote-Extra-Example.com%2fteam": "red",
+}
+
+
+def written(path: Path, pair: KeyPair) -> tuple[Path, Path]:
+    """Certificate and key as files."""
+    certificate, key = path.with_suffix(".crt"), path.with_suffix(".key")
+    certificate.write_bytes(pair.certificate)
+    key.write_bytes(pair.key)
+    return certificate, key
+
+
+def settings(path: Path, **more: Any) -> ClusterSettings:
+    """A server alone, with authorities of its users and of front proxies in files."""
+    users, _ = written(path / "users", USERS)
+    proxies, _ = written(path / "proxies", PROXIES)
+    given: dict[str, Any] = {"client_ca": users, "requestheader_ca": proxies, "requestheader_names": ("proxy",)}
+    return ClusterSettings(run_scheduler=False, run_controllers=False, **(given | more))
+
+
+@contextlib.asynccontextmanager
+async def running(given: ClusterSettings) -> AsyncIterator[Cluster]:
+    cluster = Cluster(given)
+    await cluster.start()
+    try:
+        yield cluster
+    finally:
+        await cluster.stop()
+
+
+def client_of(cluster: Cluster, path: Path, pair: KeyPair | None) -> aiohttp.ClientSession:
+    """A client with this certificate."""
+    tls = ssl.create_default_context(cadata=cluster.credentials.authority.certificate.decode())
+    if pair is not None:
+        tls.load_cert_chain(*written(path / "client", pair))
+    return aiohttp.ClientSession(cluster.server_url, connector=aiohttp.TCPConnector(ssl=tls))
+
+
+async def reviewed(session: aiohttp.ClientSession, headers: Mapping[str, str] = {}) -> tuple[int, dict[str, Any]]:
+    """Status, and who the server says that one is."""
+    url = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    async with session.post(url, json=REVIEW, headers=headers) as answer:
+        return answer.status, (await answer.json()).get("status", {}).get("userInfo", {}) if answer.ok else {}
+
+
+def test_a_front_proxy_says_who_asks(tmp_path: Path) -> None:
+    async def case() -> None:
+        async with (
+            running(settings(tmp_path)) as cluster,
+            client_of(cluster, tmp_path, issue(PROXIES, "proxy", NOW)) as session,
+        ):
+            for _ in range(2):  # the second time the headers are known
+                assert await reviewed(session, ALICE) == (
+                    201,
+                    {
+                        "username": "alice",
+                        "uid": "7",
+                        "groups": ["dev", "system:authenticated"],
+                        "extra": {"example.com/team": ["red"]},
+                    },
+                )
+            assert (await reviewed(session))[0] == 401
+
+    asyncio.run(case())
+
+
+@pytest.mark.parametrize(
+    ("authority", "name", "expected"),
+    [
+        (USERS, "proxy", (201, "proxy")),
+        (USERS, "dora", (201, "dora")),
+        (PROXIES, "mallory", (401, None)),
+        (None, "", (403, None)),
+    ],
+)
+def test_headers_of_others_say_nothing(
+    tmp_path: Path, authority: KeyPair | None, name: str, expected: tuple[int, str | None]
+) -> None:
+    async def case() -> None:
+        async with running(settings(tmp_path)) as cluster:
+            pair = issue(authority, name, NOW) if authority is not None else None
+            async with client_of(cluster, tmp_path, pair) as session:
+                status, user = await reviewed(session, ALICE | {"X-Remote-Group": "system:masters"})
+                assert (status, user.get("username")) == expected
+                assert "system:masters" not in user.get("groups", ())
+
+    asyncio.run(case())
+
+
+def test_a_token_of_a_front_proxy_goes_before_nothing(tmp_path: Path) -> None:
+    async def case() -> None:
+        given = settings(tmp_path, tokens=(("t", "carol", "", ()),))
+        proxy = issue(PROXIES, "proxy", NOW)
+        async with running(given) as cluster, client_of(cluster, tmp_path, proxy) as session:
+            assert (await reviewed(session, {"Authorization": "Bearer t"}))[1]["username"] == "carol"
+            assert (await reviewed(session, {"Authorization": "Bearer t"} | ALICE))[1]["username"] == "alice"
+
+    asyncio.run(case())
+
+
+def test_headers_may_have_other_names(tmp_path: Path) -> None:
+    async def case() -> None:
+        headers = RequestHeaders(("X-Who", "X-Else"), (), ("X-Team",), ("X-More-",))
+        async with running(settings(tmp_path, request_headers=headers)) as cluster:
+            async with client_of(cluster, tmp_path, issue(PROXIES, "proxy", NOW)) as session:
+                status, user = await reviewed(session, {"X-Who": "", "X-Else": "bob", "X-Team": "ops", "X-More-A": "1"})
+                assert (status, user["username"], user["groups"]) == (201, "bob", ["ops", "system:authenticated"])
+                assert user["extra"] == {"a": ["1"]}
+                assert (await reviewed(session, ALICE))[0] == 401
+            data = cluster.api.context.find("ConfigMap", "kube-system", "extension-apiserver-authentication").data
+            assert json.loads(data["requestheader-username-headers"]) == ["X-Who", "X-Else"]
+            assert "requestheader-uid-headers" not in data
+
+    asyncio.run(case())
+
+
+def test_the_authorities_are_read_again_when_they_change(tmp_path: Path) -> None:
+    async def case() -> None:
+        given = settings(tmp_path)
+        newer = make_authority(NOW)
+        async with running(given) as cluster, client_of(cluster, tmp_path, issue(USERS, "dora", NOW)) as session:
+            assert (await reviewed(session))[1]["username"] == "dora"
+            assert not cluster.serving.reload()
+            assert given.client_ca is not None
+            given.client_ca.write_text("nothing")
+            assert not cluster.serving.reload()
+            assert (await reviewed(session))[0] == 201
+            given.client_ca.write_bytes(newer.certificate)
+            assert cluster.serving.reload()
+            await cluster._certificates_changed()
+            assert (await reviewed(session))[0] == 401  # on the same connection
+            async with client_of(cluster, tmp_path, issue(newer, "emil", NOW)) as later:
+                assert (await reviewed(later))[1]["username"] == "emil"
+            data = cluster.api.context.find("ConfigMap", "kube-system", "extension-apiserver-authentication").data
+            assert data["client-ca-file"] == (USERS.certificate + newer.certificate).decode()
+
+    asyncio.run(case())
+
+
+def test_a_watch_ends_with_the_certificate_that_opened_its_connection(tmp_path: Path) -> None:
+    async def case() -> None:
+        async with running(settings(tmp_path, api=ApiServerSettings())) as cluster:
+            pair = issue(USERS, "dora", time.time(), seconds=2)
+            async with client_of(cluster, tmp_path, pair) as session, session.get(WATCH) as watch:
+                assert watch.status == 200
+                with pytest.raises((aiohttp.ClientError, ConnectionError)):
+                    await asyncio.wait_for(watch.read(), 30)
+
+    asyncio.run(case())
+
+
+def test_the_certificate_is_chosen_by_the_name_that_is_asked_for(tmp_path: Path) -> None:
+    async def case() -> None:
+        named = sign(USERS, NOW, "named", hosts=("named.example.com", "*.wild.example.com"))
+        explicit = sign(USERS, NOW, "explicit", hosts=("x.example.com",))
+        sni = (
+            SniFiles(*written(tmp_path / "named", named)),
+            SniFiles(*written(tmp_path / "explicit", explicit), ("named2.example.com",)),
+        )
+        async with running(settings(tmp_path, sni_certificates=sni)) as cluster:
+            tls = ssl.create_default_context()
+            tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+            found = {}
+            for name in ("named.example.com", "a.wild.example.com", "named2.example.com", "x.example.com"):
+                _, writer = await asyncio.open_connection("127.0.0.1", cluster.port, ssl=tls, server_hostname=name)
+                found[name] = writer.get_extra_info("ssl_object").getpeercert(True)
+                writer.close()
+            own = cluster.credentials.server.certificate
+            expected = dict(zip(found, (named.certificate, named.certificate, explicit.certificate, own), strict=True))
+            assert found == {name: ssl.PEM_cert_to_DER_cert(pem.decode()) for name, pem in expected.items()}
+
+    asyncio.run(case())
+
+
+def test_a_server_certificate_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    async def case() -> None:
+        first, second = (sign(USERS, NOW, name, hosts=("127.0.0.1",)) for name in ("first", "second"))
+        certificate, key = written(tmp_path / "server", first)
+        async with running(settings(tmp_path, tls_certificate=certificate, tls_key=key)) as cluster:
+            trust = ssl.create_default_context(cadata=USERS.certificate.decode())
+            for pair, is_other in ((first, False), (second, True)):
+                written(tmp_path / "server", pair)
+                assert cluster.serving.reload() is is_other
+                await cluster._certificates_changed()
+                _, writer = await asyncio.open_connection("127.0.0.1", cluster.port, ssl=trust)
+                shown = writer.get_extra_info("ssl_object").getpeercert(True)
+                writer.close()
+                assert shown == ssl.PEM_cert_to_DER_cert(pair.certificate.decode())
+
+    asyncio.run(case())
+
+
+def test_an_authority_of_both_needs_names_of_front_proxies(tmp_path: Path) -> None:
+    users, _ = written(tmp_path / "both", USERS)
+    with pytest.raises(ClusterError, match="contain overlapping certificates; --requestheader-allowed-names must be"):
+        Cluster(settings(tmp_path, requestheader_ca=users, requestheader_names=()))
+    Cluster(settings(tmp_path, requestheader_ca=users))
