@@ -61,6 +61,7 @@ EDGES = {
     "apiserver/http_watch.py": {"sockets"},
     "apiserver/http_relay.py": {"sockets"},
     "apiserver/dialing.py": {"sockets"},
+    "apiserver/issuer_http.py": {"sockets"},
     "apiserver/resolving.py": {"sockets"},
     "apiserver/webhook_http.py": {"sockets"},
     "apiserver/subresources/simulated_pods.py": {"sockets"},

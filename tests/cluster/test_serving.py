@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import ssl
 import time
-from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +19,11 @@ from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.settings import ClusterSettings, SniFiles
 from tests.apiserver.authentication.certificates import issue
+from tests.cluster.serving import client_of, reviewed, running, written
 
 NOW = time.time()
 USERS, PROXIES = make_authority(NOW), make_authority(NOW)
 WATCH = "/api/v1/namespaces?watch=true"
-REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 ALICE = {
     "X-Remote-User": "alice",
     "X-Remote-Group": "dev",
@@ -34,45 +32,12 @@ ALICE = {
 }
 
 
-def written(path: Path, pair: KeyPair) -> tuple[Path, Path]:
-    """Certificate and key as files."""
-    certificate, key = path.with_suffix(".crt"), path.with_suffix(".key")
-    certificate.write_bytes(pair.certificate)
-    key.write_bytes(pair.key)
-    return certificate, key
-
-
 def settings(path: Path, **more: Any) -> ClusterSettings:
     """A server alone, with authorities of its users and of front proxies in files."""
     users, _ = written(path / "users", USERS)
     proxies, _ = written(path / "proxies", PROXIES)
     given: dict[str, Any] = {"client_ca": users, "requestheader_ca": proxies, "requestheader_names": ("proxy",)}
     return ClusterSettings(run_scheduler=False, run_controllers=False, **(given | more))
-
-
-@contextlib.asynccontextmanager
-async def running(given: ClusterSettings) -> AsyncIterator[Cluster]:
-    cluster = Cluster(given)
-    await cluster.start()
-    try:
-        yield cluster
-    finally:
-        await cluster.stop()
-
-
-def client_of(cluster: Cluster, path: Path, pair: KeyPair | None) -> aiohttp.ClientSession:
-    """A client with this certificate."""
-    tls = ssl.create_default_context(cadata=cluster.credentials.authority.certificate.decode())
-    if pair is not None:
-        tls.load_cert_chain(*written(path / "client", pair))
-    return aiohttp.ClientSession(cluster.server_url, connector=aiohttp.TCPConnector(ssl=tls))
-
-
-async def reviewed(session: aiohttp.ClientSession, headers: Mapping[str, str] = {}) -> tuple[int, dict[str, Any]]:
-    """Status, and who the server says that one is."""
-    url = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-    async with session.post(url, json=REVIEW, headers=headers) as answer:
-        return answer.status, (await answer.json()).get("status", {}).get("userInfo", {}) if answer.ok else {}
 
 
 def test_a_front_proxy_says_who_asks(tmp_path: Path) -> None:

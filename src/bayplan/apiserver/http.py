@@ -23,7 +23,7 @@ from bayplan.apiserver.authentication.metrics import AuthenticationMetrics
 from bayplan.apiserver.authentication.request_headers import RequestHeaders
 from bayplan.apiserver.certificates import KeyPair
 from bayplan.apiserver.http_answer import simple_response, wants_pretty
-from bayplan.apiserver.http_body import GZIP_THRESHOLD, pieces_of, send
+from bayplan.apiserver.http_body import GZIP_THRESHOLD, bounded, pieces_of, send
 from bayplan.apiserver.http_connection import Connection
 from bayplan.apiserver.http_connections import ConnectionServer
 from bayplan.apiserver.http_drain import drain, refusal_while_draining
@@ -340,7 +340,7 @@ class HttpServer:
                 if "Expect" in headers and http.transport is not None:
                     http.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 async with asyncio.timeout(self.server.context.settings.request_timeout):
-                    request.body = await (self._bounded(http) if length is None else content.read())
+                    request.body = await (bounded(http, self._limit) if length is None else content.read())
             if len(request.body) > self._limit:
                 return error_response(request_too_large(self._limit))
         if _AUDIT_ID not in headers:  # which differs from request to request
@@ -376,16 +376,6 @@ class HttpServer:
         if self.server.auditor is not None:
             request.origin = origin_of(connection, head)
         return request
-
-    async def _bounded(self, http: web.BaseRequest) -> bytes:
-        """A chunked body, but not more than one byte over the limit."""
-        chunks, size = [], 0
-        async for chunk in http.content.iter_any():
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > self._limit:
-                break
-        return b"".join(chunks)
 
 
 def _headers(response: Response) -> CIMultiDict[str]:

@@ -82,3 +82,14 @@ async def _send_compressed(stream: web.StreamResponse, pieces: Iterator[bytes | 
         if index % _TURNS == _TURNS - 1:
             await asyncio.sleep(0)
     await stream.write(packer.flush())
+
+
+async def bounded(http: web.BaseRequest, limit: int) -> bytes:
+    """A chunked body, but not more than one byte over the limit."""
+    chunks, size = [], 0
+    async for chunk in http.content.iter_any():
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > limit:
+            break
+    return b"".join(chunks)

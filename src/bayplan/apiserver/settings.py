@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from bayplan.apiserver.authentication.settings import AuthenticationSettings
 from bayplan.apiserver.forwards import Forward
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class ApiServerSettings:
     """First and last node port of services."""
     authorization_modes: tuple[str, ...] = ("AlwaysAllow",)
     """Who may do what: authorizers in the order in which they are asked (AlwaysAllow, AlwaysDeny, Node, RBAC)."""
+    authentication: AuthenticationSettings = field(default_factory=AuthenticationSettings)
+    """Who knows users besides this server."""
     publish_component_roles: bool = False
     """Whether to publish the roles of Bayplan's own controllers and node simulator besides those of Kubernetes."""
     service_account_issuers: tuple[str, ...] = ("https://kubernetes.default.svc",)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from bayplan.cli.audit_flags import audit_options
+from bayplan.cli.authentication_flags import authentication_options
 from bayplan.cli.data_directory import make_directory
 from bayplan.cli.etcd_flags import EtcdFlags, etcd_options
 from bayplan.cli.kube_command import KubeCommand
@@ -67,9 +68,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option(
     "--anonymous-auth",
     type=bool,
-    default=True,
-    show_default=True,
-    help="Whether requests without credentials are taken, as system:anonymous.",
+    help="Whether requests without credentials are taken, as system:anonymous.  [default: true]",
 )
 @click.option(
     "--authorization-mode",
@@ -186,6 +185,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     metavar="SERVICE=TARGET",
     help="Send calls (of webhooks, to aggregated servers, of proxies) for a service to a program, such as service/NAMESPACE/NAME=localhost:9443; repeatable.",
 )
+@authentication_options
 @audit_options
 @click.option("--event-ttl", default="1h0m0s", show_default=True, help="How long events are kept.")
 @click.option(
@@ -212,10 +212,11 @@ def command(
     kubelet_client_key: Path | None,
     kubelet_certificate_authority: Path | None,
     token_auth_file: Path | None,
-    anonymous_auth: bool,
+    anonymous_auth: bool | None,
     service_account_signing_key_file: Path | None,
     service_account_key_file: tuple[Path, ...],
     service_account_issuer: tuple[str, ...],
+    oidc_required_claim: tuple[str, ...],
     forward: tuple[str, ...],
     kubeconfig: Path,
     v: int,
@@ -244,7 +245,9 @@ def command(
     flags += [f"--service-account-issuer={','.join(service_account_issuer)}"] if service_account_issuer else []
     flags += [f"--forward={','.join(forward)}"] if forward else []
     flags += [f"--token-auth-file={token_auth_file}"] if token_auth_file else []
-    api, tokens, _ = api_server_settings(flags)
+    flags += [f"--oidc-required-claim={one}" for one in oidc_required_claim]
+    flags += [f"--anonymous-auth={str(anonymous_auth).lower()}"] if anonymous_auth is not None else []
+    api, tokens, anonymous = api_server_settings(flags)
     settings = ClusterSettings(
         store=etcd.url or store,
         etcd=etcd.options,
@@ -253,7 +256,7 @@ def command(
         port=secure_port,
         api=api,
         tokens=tokens,
-        anonymous=anonymous_auth,
+        anonymous=anonymous,
         tls_certificate=tls_cert_file,
         tls_key=tls_private_key_file,
         client_ca=client_ca_file,

@@ -70,10 +70,6 @@ _CLIENT: Final[Reasons] = {
     "requests to the API are not held back": "kube-api-burst kube-api-qps",
     "JSON is spoken with the API": "kube-api-content-type",
 }
-_AUTHENTICATION: Final = (
-    "users are known by client certificates, static tokens, tokens of service accounts and bootstrap tokens only"
-)
-
 API_SERVER: Final = _table(
     without_effect={
         **_EVERYWHERE,
@@ -100,9 +96,6 @@ API_SERVER: Final = _table(
     },
     refused={
         **_TLS_REFUSED,
-        _AUTHENTICATION: "authentication-config oidc-ca-file oidc-client-id oidc-groups-claim oidc-groups-prefix oidc-issuer-url "
-        "oidc-required-claim oidc-signing-algs oidc-username-claim oidc-username-prefix authentication-token-webhook-cache-ttl "
-        "authentication-token-webhook-config-file authentication-token-webhook-version",
         "requests are authorized by --authorization-mode=Node,RBAC only": "authorization-config authorization-policy-file "
         "authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl authorization-webhook-config-file "
         "authorization-webhook-version",

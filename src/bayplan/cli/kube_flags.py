@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from bayplan.cli.audit_flags import AUDIT_FLAGS, audit_settings
+from bayplan.cli.authentication_flags import AUTHENTICATION_FLAGS, authentication_settings
 from bayplan.cli.output import Failure
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ API_SERVER_FLAGS = {
     "--simulated-webhooks": "what comes of calls for webhooks in simulated pods: skip (they count as allowed) or fail",
     "--forward": "programs that answer for services, as in `bayplan up`, with commas between",
     "--anonymous-auth": "whether requests without credentials are taken, as system:anonymous",
+    **AUTHENTICATION_FLAGS,
     **AUDIT_FLAGS,
 }
 """Flags of the API server that change how it behaves: name -> meaning."""
@@ -100,7 +102,8 @@ def api_server_settings(
                     changes[field] = tuple(dict.fromkeys((*settings.enable_admission_plugins, *changes[field])))
             except ValueError as error:
                 raise click.UsageError(f"{name}: {value!r}: {error}") from error
-    settings = replace(settings, audit=audit_settings(given), **changes)
+    authentication = authentication_settings(flags, given)
+    settings = replace(settings, audit=audit_settings(given), authentication=authentication, **changes)
     _check_limits(settings)
     if text := given.get("--runtime-config"):
         settings = replace(settings, runtime_config=(*settings.runtime_config, *_runtime_config(text)))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bayplan.api.kinds import DEFAULT_KINDS, Kind
 from bayplan.apiserver.allocation.addresses import AddressRange
 from bayplan.apiserver.bootstrap.authentication import publish_authentication
-from bayplan.apiserver.bootstrap.identity import keep_identity
+from bayplan.apiserver.bootstrap.identity import keep_identity, lease_name
 from bayplan.apiserver.certificates import KeyPair, sign
 from bayplan.apiserver.etcd_layout import etcd_folders
 from bayplan.apiserver.health import AUTHENTICATION
@@ -47,6 +47,7 @@ from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness, SystemRandomness
 
 if TYPE_CHECKING:
+    from bayplan.cluster.authentication import Authentication
     from bayplan.cluster.encryption import Encryption
     from bayplan.cluster.worker_process import WorkerProcess
 
@@ -100,6 +101,8 @@ class Cluster:
             from bayplan.kubelet.simulator.answers import PodAnswers
 
             self.api.context.pod_answers = PodAnswers(settings.nodes.answers, self.clock)
+        self.api.context.authenticator.anonymous = settings.anonymous
+        self.authentication = self._authentication_of(settings.api)
         self._http: HttpServer | None = None
         self._components: Components | None = None
         self._is_up = False
@@ -113,6 +116,15 @@ class Cluster:
         from bayplan.cluster.encryption import Encryption  # few clusters have it
 
         return Encryption(Path(settings.encryption_provider_config), self.clock, self.metrics)
+
+    def _authentication_of(self, settings: ApiServerSettings) -> Authentication | None:
+        """Who knows users besides the cluster; None if nobody does. Raises ClusterError."""
+        given = settings.authentication
+        if not (given.config_file or given.issuer or given.webhook_config_file):
+            return None
+        from bayplan.cluster.authentication import Authentication  # few clusters have it
+
+        return Authentication(given, self.api, lease_name(socket.gethostname()))
 
     def _token_keys(self) -> TokenKeys:
         """The keys of service account tokens; files are read now, the cluster's own key when it is first needed. Raises ClusterError."""
@@ -211,7 +223,8 @@ class Cluster:
     async def _serve(self) -> None:
         settings = self.settings
         authenticator = self.api.context.authenticator
-        authenticator.anonymous = settings.anonymous
+        if self.authentication is not None:
+            self.authentication.start()
         authenticator.add_token(self.credentials.admin_token, ADMIN_USER, (ADMIN_GROUP,))
         for token, user, uid, groups in settings.tokens:
             authenticator.add_token(token, user, groups, uid)
@@ -310,4 +323,6 @@ class Cluster:
             await self._components.close()
         if answering is not None:
             await answering
+        if self.authentication is not None:
+            await self.authentication.close()
         await self.api.close()

@@ -67,7 +67,7 @@ def unreadable(root: Node) -> Iterator[Issue]:
         given = root.arguments[0]
         if isinstance(given, Literal) and not _is_readable(root.function, given.value):
             yield Issue(given.offset, f"invalid {root.function} argument")
-    for part in _parts(root):
+    for part in parts(root):
         yield from unreadable(part)
 
 
@@ -85,7 +85,7 @@ def _is_readable(function: str, value: Any) -> bool:
     return True
 
 
-def _parts(node: Node) -> Iterator[Node]:
+def parts(node: Node) -> Iterator[Node]:
     """The nodes right below a node."""
     for one in fields(node):
         value = getattr(node, one.name)
@@ -103,7 +103,7 @@ def _mixed(node: Node, types: _Types) -> Iterator[Issue]:
         yield from _mixed_list(node, types)
     elif isinstance(node, MapLiteral):
         yield from _mixed_map(node, types)
-    for part in _parts(node):
+    for part in parts(node):
         yield from _mixed(part, types)
 
 
@@ -148,7 +148,7 @@ def _unsuited(node: Node, types: _Types) -> Iterator[Issue]:
             found = _first_unsuited(node, node.target.text, given.items, types)
             if found is not None:
                 yield found
-    for part in _parts(node):
+    for part in parts(node):
         yield from _unsuited(part, types)
 
 

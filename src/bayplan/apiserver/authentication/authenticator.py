@@ -15,6 +15,7 @@ from bayplan.apiserver.requests import ANONYMOUS, User
 
 if TYPE_CHECKING:
     from bayplan.apiserver.authentication.client_certificates import Certified
+    from bayplan.apiserver.authentication.token_cache import TokenCache
 
 AUTHENTICATED = "system:authenticated"
 
@@ -24,7 +25,7 @@ TokenSource = Callable[[str, Sequence[str] | None], "tuple[User, tuple[str, ...]
 Raises TokenRefused for one that is, but is not good.
 """
 
-SlowTokenSource = Callable[[str, tuple[str, ...]], "Awaitable[tuple[User, tuple[str, ...]] | None]"]
+SlowTokenSource = Callable[[str, tuple[str, ...]], Awaitable[tuple[User, tuple[str, ...]] | None]]
 """The same for a source that has to be waited for; the audiences are always given."""
 
 
@@ -61,6 +62,8 @@ class Authenticator:
     """Further kinds of tokens, asked in order."""
     slow_sources: list[SlowTokenSource] = field(default_factory=list)
     """Kinds of tokens that have to be waited for, asked in order after the others."""
+    cache: TokenCache | None = None
+    """What they said lately; None to ask them every time."""
     anonymous_paths: frozenset[str] | None = None
     """For which paths requests without credentials are taken; None for all."""
 
@@ -95,7 +98,10 @@ class Authenticator:
 
     def _user_at_once(self, token: str) -> User | Unfinished | None:
         user = self.user_of_token(token)
-        return Unfinished(token) if user is None and self.slow_sources else user
+        if user is not None or not self.slow_sources:
+            return user
+        known = self.cache.known(token, self.audiences) if self.cache is not None else None
+        return Unfinished(token) if known is None else known.user
 
     async def finish(self, unfinished: Unfinished) -> User | None:
         """The user of a token, or None, from the sources that have to be waited for."""
@@ -114,17 +120,25 @@ class Authenticator:
         """The same by all sources."""
         wanted, problems = tuple(audiences) or self.audiences, [_INVALID]
         found = self._review(token, wanted, problems)
-        if found.user is not None:
+        if found.user is not None or not self.slow_sources:
             return found
+        slow = await (self.ask if self.cache is None else self.cache.find)(token, wanted)
+        if slow.user is not None:
+            return slow
+        return TokenFound(None, (), _joined([*problems, slow.error] if slow.error else problems))
+
+    async def ask(self, token: str, audiences: tuple[str, ...]) -> TokenFound:
+        """What the sources say that have to be waited for."""
+        problems = []
         for source in self.slow_sources:
             try:
-                answer = await source(token, wanted)
+                found = await source(token, audiences)
             except TokenRefused as refused:
                 problems.append(str(refused))
                 continue
-            if answer is not None:
-                return TokenFound(*answer)
-        return TokenFound(None, (), _joined(problems))
+            if found is not None:
+                return TokenFound(*found)
+        return TokenFound(None, (), ", ".join(problems))
 
     def _review(self, token: str, wanted: tuple[str, ...], problems: list[str]) -> TokenFound:
         """problems: why the token is not good; what is found is added."""

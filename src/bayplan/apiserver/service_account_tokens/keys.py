@@ -188,7 +188,7 @@ class TokenKeys:
 
     def verify(self, token: str) -> dict[str, Any]:
         """The claims of a token that one of the keys signed. Raises TokenError."""
-        header, payload = _opened(token)
+        header, payload = opened(token)
         candidates = [key for key in self.public() if key.algorithm == header.alg]
         candidates.sort(key=lambda key: key.key_id != header.kid)
         if not any(key.verifies(token) for key in candidates):
@@ -207,7 +207,7 @@ class TokenKeys:
         return sorted({key.algorithm for key in self.public()})
 
 
-class _Header(msgspec.Struct):
+class TokenHeader(msgspec.Struct):
     """What is looked at before a signature is."""
 
     alg: str
@@ -225,12 +225,12 @@ class _Issued(msgspec.Struct):
 def unverified_issuer(token: str) -> str:
     """Who issued a token by its own account, whoever signed it; "" if it is no JWT at all. Costs milliseconds at most."""
     try:
-        return msgspec.json.decode(_opened(token)[1], type=_Issued).iss
+        return msgspec.json.decode(opened(token)[1], type=_Issued).iss
     except (TokenError, msgspec.DecodeError):
         return ""
 
 
-def _opened(token: str) -> tuple[_Header, bytes]:
+def opened(token: str) -> tuple[TokenHeader, bytes]:
     """Header and payload of a token. Raises TokenError for what no key here can have signed, whatever the signature."""
     parts = token.split(".", 3) if len(token) <= MAX_TOKEN_LETTERS else []
     if len(parts) != 3 or len(parts[0]) > _MAX_HEADER_LETTERS:
@@ -239,7 +239,7 @@ def _opened(token: str) -> tuple[_Header, bytes]:
     if is_too_deep(head) or is_too_deep(payload):
         raise TokenError(EXCEEDED)
     try:
-        header = msgspec.json.decode(head, type=_Header)
+        header = msgspec.json.decode(head, type=TokenHeader)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise TokenError(str(error)) from error
     if header.crit or not header.b64:
