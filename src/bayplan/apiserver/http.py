@@ -78,8 +78,6 @@ class HttpServer:
             server.context.clock,
         )
         self._limit = server.context.settings.max_request_bytes
-        self._is_open = server.context.authorizer.allows_everything
-        """Whether everybody who is known may do everything: then the unknown may only see whether the server is well."""
         self._listener: Listener | None = None
         self._connections: ConnectionServer | None = None
         self.is_draining = False
@@ -99,6 +97,11 @@ class HttpServer:
         for label, count in (("readOnly", self._reading), ("mutating", self._mutating)):
             server.measured.in_flight.labels(label).set_function(count)
         self.header_cache = header_cache()
+
+    @property
+    def _is_open(self) -> bool:
+        """Whether everybody who is known may do everything: then the unknown may only see whether the server is well."""
+        return self.server.context.authorizer.is_open
 
     def _reading(self) -> float:
         gate = self.server.gate

@@ -51,6 +51,8 @@ class RequestInfo:
     """Whether the resource stands below `/namespaces/NAMESPACE/`, where only those in namespaces are."""
     field_selector: str = ""
     """Field selector of a list, watch or deletecollection as it was given."""
+    label_selector: str = ""
+    """Its label selector."""
     selected_name: str = ""
     """The one name that a list or watch selects; authorizers take it for the name."""
 
@@ -112,6 +114,7 @@ def parse_request_info(method: str, path: str, query: Mapping[str, str]) -> Requ
         _refine(info, query)
     if query and not has_prefix and info.verb in _SELECTING:
         info.field_selector = query.get("fieldSelector", "")
+        info.label_selector = query.get("labelSelector", "")
     return info
 
 

@@ -21,6 +21,7 @@ from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from bayplan.apiserver.authorization.chain import build_authorizer
 from bayplan.apiserver.authorization.impersonation import impersonated_user
+from bayplan.apiserver.authorization.waiting import decided
 from bayplan.apiserver.bootstrap import Restorer, publish_beside_others
 from bayplan.apiserver.bootstrap.kubernetes_service import publish_service, restore_service, withdraw_service
 from bayplan.apiserver.context import Call, Context
@@ -94,6 +95,7 @@ class ApiServer:
             kinds = KindTable((*kinds, *optional_kinds(settings.runtime_config)))
         kinds = KindTable(kinds)  # one that may grow
         objects = ObjectStore(store, kinds)
+        registry = metrics or Registry()
         issuer = build_issuer(settings, token_keys or TokenKeys(make_signing_key))
         accounts = ServiceAccountTokens(issuer, objects, kinds, clock.now)
         joining = BootstrapTokens(objects, kinds, clock.now, issuer.audiences)
@@ -108,7 +110,12 @@ class ApiServer:
             ),
             authenticator=Authenticator(audiences=accounts.issuer.audiences, sources=[accounts.user, joining.user]),
             service_accounts=accounts,
-            authorizer=build_authorizer(settings.authorization_modes, objects, kinds),
+            authorizer=build_authorizer(
+                ("AlwaysDeny",) if settings.authorization.config_file else settings.authorization_modes,
+                objects,
+                kinds,
+                registry,
+            ),
             allocators=Allocators(
                 settings.service_cluster_ip_range.split(","),
                 settings.service_node_port_range,
@@ -123,7 +130,7 @@ class ApiServer:
             services=ServiceRoutes(objects, kinds, simulated, Forwards(settings.forwards), randomness),
             aggregated=AggregatedApis(objects, kinds),
         )
-        self.metrics = self.context.metrics = metrics or Registry()
+        self.metrics = self.context.metrics = registry
         self.measured = RequestMetrics(self.metrics, objects)
         self.ready = False
         """Whether the store is open and what every cluster has is published."""
@@ -217,7 +224,7 @@ class ApiServer:
             return await self._serve(request)
         if request.impersonation is not None:
             with suppress(ApiError):  # it is refused again when it is served
-                self._impersonate(request)
+                await decided(self._impersonate, request)
         admission = gate.enter(request)
         if admission is None:
             return await self._serve(request)
@@ -241,7 +248,8 @@ class ApiServer:
         started = clock.now()
         path = None
         try:
-            path = self._admitted_path(request)
+            asks = self.context.authorizer.asks_webhooks
+            path = await self._admitted_by_webhooks(request) if asks else self._admitted_path(request)
             if len(request.body) > self.context.settings.max_request_bytes:
                 raise request_too_large(self.context.settings.max_request_bytes)
             if request.query:
@@ -273,6 +281,7 @@ class ApiServer:
         """
         if (
             self.context.objects.is_shared
+            or self.context.authorizer.asks_webhooks
             or not may_submit(request)
             or self.auditor is not None
             or self.interceptor is not None
@@ -337,9 +346,27 @@ class ApiServer:
 
     def _admitted_path(self, request: Request) -> ResourcePath | None:
         """The path, taken apart, of a request that is permitted: who may not ask does not learn what there is. Raises ApiError (403, 404)."""
-        authorizer = self.context.authorizer
         if request.impersonation is not None:
             self._impersonate(request)
+        return self._permitted_path(request)
+
+    async def _admitted_by_webhooks(self, request: Request) -> ResourcePath | None:
+        """The same if webhooks have to be asked."""
+        if request.impersonation is not None:
+            await decided(self._impersonate, request)
+        return await decided(self._permitted_path, request)
+
+    def _impersonate(self, request: Request) -> None:
+        """Let the user of a request become who they want to be. Raises ApiError (400, 403), Undecided."""
+        asker = request.user.name
+        request.user = impersonated_user(self.context.authorizer, request, self._impersonations)
+        request.impersonation = None
+        if request.audit is not None:
+            request.audit.impersonated(request.user, self._impersonations[asker])
+
+    def _permitted_path(self, request: Request) -> ResourcePath | None:
+        """Raises ApiError (403, 404), Undecided."""
+        authorizer = self.context.authorizer
         if self.context.aggregated.find(request.path) is not None:
             authorizer.admit(request, None)
             return None
@@ -350,14 +377,6 @@ class ApiServer:
             raise
         authorizer.admit(request, path)
         return path
-
-    def _impersonate(self, request: Request) -> None:
-        """Let the user of a request become who they want to be. Raises ApiError (400, 403)."""
-        asker = request.user.name
-        request.user = impersonated_user(self.context.authorizer, request, self._impersonations)
-        request.impersonation = None
-        if request.audit is not None:
-            request.audit.impersonated(request.user, self._impersonations[asker])
 
     def _aggregated(self, request: Request) -> Response | None:
         """Who answers a request if another server does. Raises ApiError (503) if it is not available."""

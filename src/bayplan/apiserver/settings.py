@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from bayplan.apiserver.authentication.settings import AuthenticationSettings
+from bayplan.apiserver.authorization.settings import AuthorizationSettings
 from bayplan.apiserver.forwards import Forward
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ class ApiServerSettings:
     service_node_port_range: tuple[int, int] = (30000, 32767)
     """First and last node port of services."""
     authorization_modes: tuple[str, ...] = ("AlwaysAllow",)
-    """Who may do what: authorizers in the order in which they are asked (AlwaysAllow, AlwaysDeny, Node, RBAC)."""
+    """Who may do what: authorizers in the order in which they are asked (AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC, Node)."""
+    authorization: AuthorizationSettings = field(default_factory=AuthorizationSettings)
+    """The files of authorizers that need some."""
     authentication: AuthenticationSettings = field(default_factory=AuthenticationSettings)
     """Who knows users besides this server."""
     publish_component_roles: bool = False

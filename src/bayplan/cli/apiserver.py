@@ -8,6 +8,7 @@ import click
 
 from bayplan.cli.audit_flags import audit_options
 from bayplan.cli.authentication_flags import authentication_options
+from bayplan.cli.authorization_flags import authorization_options
 from bayplan.cli.data_directory import make_directory
 from bayplan.cli.etcd_flags import EtcdFlags, etcd_options
 from bayplan.cli.kube_command import KubeCommand
@@ -72,10 +73,10 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 )
 @click.option(
     "--authorization-mode",
-    default="AlwaysAllow",
-    show_default=True,
-    help="Who may do what: AlwaysAllow, AlwaysDeny, Node, RBAC, asked in the order given.",
+    default="",
+    help="Who may do what: AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC, Node, asked in the order given.  [default: AlwaysAllow]",
 )
+@authorization_options
 @click.option("--service-account-signing-key-file", type=_FILE, help="Key that signs service account tokens.")
 @click.option(
     "--service-account-key-file",

@@ -96,9 +96,6 @@ API_SERVER: Final = _table(
     },
     refused={
         **_TLS_REFUSED,
-        "requests are authorized by --authorization-mode=Node,RBAC only": "authorization-config authorization-policy-file "
-        "authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl authorization-webhook-config-file "
-        "authorization-webhook-version",
         "pages of other origins are given no access": "cors-allowed-origins",
         "no such header is sent": "strict-transport-security-directives",
         "connections are made directly": "egress-selector-config-file",

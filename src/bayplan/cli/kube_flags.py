@@ -12,6 +12,7 @@ import click
 
 from bayplan.cli.audit_flags import AUDIT_FLAGS, audit_settings
 from bayplan.cli.authentication_flags import AUTHENTICATION_FLAGS, authentication_settings
+from bayplan.cli.authorization_flags import AUTHORIZATION_FLAGS, authorization_settings
 from bayplan.cli.output import Failure
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ Tokens = tuple[tuple[str, str, str, tuple[str, ...]], ...]
 API_SERVER_FLAGS = {
     "--service-cluster-ip-range": "range of cluster IPs (CIDR), or one of each family with a comma between",
     "--service-node-port-range": "range of node ports, such as 30000-32767",
-    "--authorization-mode": "who may do what: AlwaysAllow, AlwaysDeny, Node, RBAC, in order",
+    "--authorization-mode": "who may do what: AlwaysAllow, AlwaysDeny, ABAC, Webhook, RBAC, Node, in order",
     "--enable-admission-plugins": "admission plugins to run besides the default ones",
     "--disable-admission-plugins": "default admission plugins not to run",
     "--admission-control-config-file": "file with the configuration of admission plugins",
@@ -53,6 +54,7 @@ API_SERVER_FLAGS = {
     "--forward": "programs that answer for services, as in `bayplan up`, with commas between",
     "--anonymous-auth": "whether requests without credentials are taken, as system:anonymous",
     **AUTHENTICATION_FLAGS,
+    **AUTHORIZATION_FLAGS,
     **AUDIT_FLAGS,
 }
 """Flags of the API server that change how it behaves: name -> meaning."""
@@ -103,7 +105,11 @@ def api_server_settings(
             except ValueError as error:
                 raise click.UsageError(f"{name}: {value!r}: {error}") from error
     authentication = authentication_settings(flags, given)
-    settings = replace(settings, audit=audit_settings(given), authentication=authentication, **changes)
+    modes = changes.get("authorization_modes", settings.authorization_modes)
+    authorization = authorization_settings(given, modes)
+    settings = replace(
+        settings, audit=audit_settings(given), authentication=authentication, authorization=authorization, **changes
+    )
     _check_limits(settings)
     if text := given.get("--runtime-config"):
         settings = replace(settings, runtime_config=(*settings.runtime_config, *_runtime_config(text)))

@@ -48,6 +48,7 @@ from bayplan.support.randomness import Randomness, SystemRandomness
 
 if TYPE_CHECKING:
     from bayplan.cluster.authentication import Authentication
+    from bayplan.cluster.authorization import Authorization
     from bayplan.cluster.encryption import Encryption
     from bayplan.cluster.worker_process import WorkerProcess
 
@@ -103,6 +104,7 @@ class Cluster:
             self.api.context.pod_answers = PodAnswers(settings.nodes.answers, self.clock)
         self.api.context.authenticator.anonymous = settings.anonymous
         self.authentication = self._authentication_of(settings.api)
+        self.authorization = self._authorization_of(settings.api)
         self._http: HttpServer | None = None
         self._components: Components | None = None
         self._is_up = False
@@ -125,6 +127,14 @@ class Cluster:
         from bayplan.cluster.authentication import Authentication  # few clusters have it
 
         return Authentication(given, self.api, lease_name(socket.gethostname()))
+
+    def _authorization_of(self, settings: ApiServerSettings) -> Authorization | None:
+        """The authorizers that need files; None if there are none. Raises ClusterError."""
+        if not (settings.authorization.config_file or {"ABAC", "Webhook"} & set(settings.authorization_modes)):
+            return None
+        from bayplan.cluster.authorization import Authorization  # few clusters have them
+
+        return Authorization(settings, self.api, lease_name(socket.gethostname()))
 
     def _token_keys(self) -> TokenKeys:
         """The keys of service account tokens; files are read now, the cluster's own key when it is first needed. Raises ClusterError."""
@@ -223,8 +233,9 @@ class Cluster:
     async def _serve(self) -> None:
         settings = self.settings
         authenticator = self.api.context.authenticator
-        if self.authentication is not None:
-            self.authentication.start()
+        for identity in (self.authentication, self.authorization):
+            if identity is not None:
+                identity.start()
         authenticator.add_token(self.credentials.admin_token, ADMIN_USER, (ADMIN_GROUP,))
         for token, user, uid, groups in settings.tokens:
             authenticator.add_token(token, user, groups, uid)
@@ -323,6 +334,7 @@ class Cluster:
             await self._components.close()
         if answering is not None:
             await answering
-        if self.authentication is not None:
-            await self.authentication.close()
+        for identity in (self.authentication, self.authorization):
+            if identity is not None:
+                await identity.close()
         await self.api.close()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bayplan.api.conversion import WebhookNeeded
 from bayplan.api.kinds import Kind
+from bayplan.apiserver.authorization.waiting import Undecided
 
 if TYPE_CHECKING:
     from bayplan.apiserver.context import Call
@@ -126,7 +127,7 @@ class Plan:
         for step in (*self.mutating, *self.validating):
             try:
                 waiting = step(request)
-            except WebhookNeeded:
+            except (WebhookNeeded, Undecided):
                 return False
             if waiting is not None:
                 if isinstance(waiting, Coroutine):
@@ -139,14 +140,14 @@ async def _run(steps: Sequence[Step], request: AdmissionRequest) -> None:
     for step in steps:
         try:
             waiting = step(request)
-        except WebhookNeeded:
-            waiting = await _with_conversions(step, request)
+        except (WebhookNeeded, Undecided):
+            waiting = await _with_answers(step, request)
         if waiting is not None:
             await waiting
 
 
-async def _with_conversions(step: Step, request: AdmissionRequest) -> Awaitable[None] | None:
-    """What comes of a step that wants to see objects in versions that only a webhook knows. Raises ApiError."""
+async def _with_answers(step: Step, request: AdmissionRequest) -> Awaitable[None] | None:
+    """What comes of a step that wants to see objects in versions that only a webhook knows, or to know what only one allows. Raises ApiError."""
     from bayplan.apiserver.custom_resources.conversion import resolved  # which imports the context of requests
 
     call = request.call

@@ -18,6 +18,7 @@ from bayplan.api.patches import PatchError, apply_json_patch
 from bayplan.apiserver.admission.chain import CONNECT, CREATE, DELETE, UPDATE, AdmissionPlugin, AdmissionRequest
 from bayplan.apiserver.admission.seen import in_version, is_whole, resource_of, take_over
 from bayplan.apiserver.admission.webhook_notes import HookNotes
+from bayplan.apiserver.authorization.waiting import decided
 from bayplan.apiserver.custom_resources.conversion import resolved
 from bayplan.apiserver.simulated_webhooks import is_skipped
 from bayplan.apiserver.webhooks.calling import SimulatedTarget, WebhookFailure, ask
@@ -146,7 +147,8 @@ async def _version_asked(hook: Hook, request: AdmissionRequest) -> Kind | None:
         return kind
     from bayplan.apiserver.policies.inputs import bindings_of  # few webhooks have conditions
 
-    applies, problem = hook.conditions.applies(await resolved(request.call, partial(bindings_of, request, kind)))
+    bindings = await resolved(request.call, partial(bindings_of, request, kind))
+    applies, problem = await decided(hook.conditions.applies, bindings)
     if problem and not hook.ignores_failures:
         called = request.call.kind
         raise forbidden_error(called.plural, called.group, request.name, problem)

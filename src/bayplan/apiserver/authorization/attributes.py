@@ -15,6 +15,7 @@ class Attributes:
         "field_selector",
         "group",
         "is_resource",
+        "label_selector",
         "name",
         "namespace",
         "path",
@@ -39,6 +40,7 @@ class Attributes:
         path: str = "",
         is_resource: bool = True,
         field_selector: str = "",
+        label_selector: str = "",
     ) -> None:
         self.user = user
         self.verb = verb
@@ -57,6 +59,8 @@ class Attributes:
         self.is_resource = is_resource
         self.field_selector = field_selector
         """Field selector of a list or watch as it was given."""
+        self.label_selector = label_selector
+        """Its label selector."""
 
     @property
     def combined(self) -> str:
@@ -103,4 +107,5 @@ def attributes_of(request: Request) -> Attributes:
         name=info.name or info.selected_name,
         path=info.path,
         field_selector=info.field_selector,
+        label_selector=info.label_selector,
     )

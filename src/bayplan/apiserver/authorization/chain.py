@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from bayplan.api.kinds import Kind, KindTable
+from bayplan.apiserver.authorization.abac import AbacAuthorizer
 from bayplan.apiserver.authorization.attributes import Attributes, attributes_of
 from bayplan.apiserver.authorization.interface import (
     MASTERS,
@@ -15,13 +16,16 @@ from bayplan.apiserver.authorization.interface import (
     Decision,
     Verdict,
 )
+from bayplan.apiserver.authorization.metrics import AuthorizationMetrics
 from bayplan.apiserver.authorization.node import NodeAuthorizer, node_identity
 from bayplan.apiserver.authorization.rbac import Rbac
 from bayplan.apiserver.authorization.rules import FULL_AUTHORITY, PolicyRule
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.requests import Request, ResourcePath, User
+from bayplan.support.metrics import Counter, Registry
 
-MODES: Final = ("AlwaysAllow", "AlwaysDeny", "Node", "RBAC")
+MODES: Final = ("AlwaysAllow", "AlwaysDeny", "ABAC", "Webhook", "RBAC", "Node")
+_OF_FILES: Final = ("ABAC", "Webhook")
 NAMESPACES: Final = "namespaces"
 """A namespace is in the namespace of its own name, so that roles in it may allow reading it; verdicts about it depend on the name."""
 _LIMIT: Final = 50_000
@@ -40,29 +44,60 @@ class RulesFound(NamedTuple):
     """Why some rules could not be told."""
 
 
+class Named(NamedTuple):
+    """An authorizer of a configuration."""
+
+    type: str
+    name: str
+    """By which it is measured."""
+    authorizer: Authorizer
+
+
+class _Asked(NamedTuple):
+    """An authorizer with its series."""
+
+    authorizer: Authorizer
+    decisions: Mapping[Decision, Counter]
+
+
 class AuthorizerChain:
     """Asks one authorizer after the other until one says yes or no.
 
-    `context.authorizer` is this: `authorize` answers any question, `admit` is what every request passes.
+    `context.authorizer` is this: `authorize` answers any question, `admit` is what every request passes. Both raise `Undecided` if a webhook has to be asked
+    (`asks_webhooks`); callers that can wait go by way of `decided`.
     """
 
-    def __init__(self, modes: Sequence[str], authorizers: Sequence[Authorizer], rbac: Rbac) -> None:
-        self.modes = tuple(modes)
+    def __init__(self, authorizers: Sequence[Named], rbac: Rbac, metrics: AuthorizationMetrics) -> None:
         self.rbac = rbac
         """Roles and bindings, whatever the modes are: escalation checks and reviews ask them."""
-        self.allows_everything = "AlwaysAllow" in self.modes
-        self._authorizers = tuple(authorizers)
-        self._granted: set[_Key] = set()
+        self.metrics = metrics
+        self._granted: dict[_Key, Counter] = {}
         self._stamp = -1
+        self.use(authorizers)
+
+    def use(self, authorizers: Sequence[Named]) -> None:
+        """Ask these from now on."""
+        self._named = tuple(authorizers)
+        self._asked = tuple(_Asked(one.authorizer, self.metrics.decisions(one.type, one.name)) for one in authorizers)
+        self.modes = tuple(one.type for one in authorizers)
+        self.is_open = "AlwaysAllow" in self.modes
+        """Whether everybody who is known may do everything, unless an authorizer before says no."""
+        self.asks_webhooks = "Webhook" in self.modes
+        self.allows_everything = self.is_open and not self.asks_webhooks
+        self._open_counter = next(
+            (one.decisions[Decision.ALLOW] for one in self._asked if isinstance(one.authorizer, AlwaysAllow)), None
+        )
+        self._granted.clear()
 
     def authorize(self, attributes: Attributes) -> Verdict:
-        """May this user do this? Masters may do everything."""
+        """May this user do this? Masters may do everything. Raises Undecided."""
         if MASTERS in attributes.user.groups:
             return Verdict(Decision.ALLOW)
         reasons = []
-        for authorizer in self._authorizers:
+        for authorizer, decisions in self._asked:
             verdict = authorizer.authorize(attributes)
             if verdict.decision is not Decision.NO_OPINION:
+                decisions[verdict.decision].value += 1
                 return verdict
             if verdict.reason:
                 reasons.append(verdict.reason)
@@ -73,19 +108,23 @@ class AuthorizerChain:
         rules: list[PolicyRule] = []
         problems: list[Exception] = []
         incomplete = False
-        for mode in self.modes:
-            if mode == "AlwaysAllow":
+        for one in self._named:
+            if one.type == "AlwaysAllow":
                 rules += FULL_AUTHORITY
-            elif mode == "Node" and node_identity(user)[0]:
+            elif one.type == "Webhook" or (one.type == "Node" and node_identity(user)[0]):
                 incomplete = True
-                problems.append(NotImplementedError("node authorizer does not support user rule resolution"))
-            elif mode == "RBAC":
+                problems.append(
+                    NotImplementedError(f"{one.type.lower()} authorizer does not support user rule resolution")
+                )
+            elif one.type == "RBAC":
                 rules += self.rbac.rules_for(user, namespace)
                 problems += self.rbac.problems(user, namespace)
+            elif isinstance(one.authorizer, AbacAuthorizer):
+                rules += one.authorizer.rules_for(user, namespace)
         return RulesFound(rules, incomplete, problems)
 
     def admit(self, request: Request, path: ResourcePath | None) -> None:
-        """Let a request pass. Raises ApiError (403).
+        """Let a request pass. Raises ApiError (403), Undecided.
 
         What a rule allows for every name is remembered by user, verb, resource and namespace, so that a permitted write costs a look-up.
         """
@@ -93,7 +132,11 @@ class AuthorizerChain:
             self._admit_noting(request)
             return
         user = request.user
-        if self.allows_everything or MASTERS in user.groups:
+        if MASTERS in user.groups:
+            return
+        if self.allows_everything:
+            if self._open_counter is not None:
+                self._open_counter.value += 1
             return
         stamp = self.rbac.stamp()
         if stamp != self._stamp or len(self._granted) > _LIMIT:
@@ -104,17 +147,24 @@ class AuthorizerChain:
             subresource = path.subresource.name if path.subresource is not None else ""
             named = bool(path.name)
             key = (user.name, user.groups, path.verb, path.kind, subresource, path.namespace, named)
-            if key in self._granted:
+            counter = self._granted.get(key)
+            if counter is not None:
+                counter.value += 1
                 return
         attributes = attributes_of(request)
         verdict = self.authorize(attributes)
         if verdict.decision is not Decision.ALLOW:
             raise attributes.refused(verdict.reason)
-        if verdict.general and key is not None:
-            self._granted.add(key)
+        if verdict.general and key is not None and not self.asks_webhooks:
+            self._granted[key] = self._general_counter()
+
+    def _general_counter(self) -> Counter:
+        """The series of verdicts that hold for every name: only one authorizer gives such."""
+        found = next(one for one, named in zip(self._asked, self._named, strict=True) if named.type in _GENERAL)
+        return found.decisions[Decision.ALLOW]
 
     def _admit_noting(self, request: Request) -> None:
-        """Let a request pass, and note why, or why not. Raises ApiError (403)."""
+        """Let a request pass, and note why, or why not. Raises ApiError (403), Undecided."""
         assert request.audit is not None
         attributes = attributes_of(request)
         verdict = self.authorize(attributes)
@@ -124,29 +174,43 @@ class AuthorizerChain:
             raise attributes.refused(verdict.reason)
 
 
-def build_authorizer(modes: Sequence[str], objects: ObjectStore, kinds: KindTable) -> AuthorizerChain:
-    """The chain of `--authorization-mode`. Raises what `check_modes` raises."""
+_GENERAL: Final = ("RBAC", "AlwaysAllow")
+"""Authorizers whose verdicts may hold whatever the object's name is."""
+
+
+def build_authorizer(
+    modes: Sequence[str], objects: ObjectStore, kinds: KindTable, registry: Registry
+) -> AuthorizerChain:
+    """The chain of `--authorization-mode`. Raises what `check_modes` raises.
+
+    Authorizers that need files deny everything until whoever can read those calls `use`.
+    """
     check_modes(modes)
     rbac = Rbac(objects, kinds)
-    made: list[Authorizer] = []
-    for mode in modes:
-        if mode == "AlwaysAllow":
-            made.append(AlwaysAllow())
-        elif mode == "AlwaysDeny":
-            made.append(AlwaysDeny())
-        elif mode == "RBAC":
-            made.append(rbac)
-        elif mode == "Node":
-            made.append(NodeAuthorizer(objects, kinds))
-    return AuthorizerChain(modes, made, rbac)
+    if any(mode in _OF_FILES for mode in modes):
+        modes = ("AlwaysDeny",)
+    made = [Named(mode, mode.lower(), built_in_authorizer(mode, rbac, objects, kinds)) for mode in modes]
+    return AuthorizerChain(made, rbac, AuthorizationMetrics(registry))
+
+
+def built_in_authorizer(mode: str, rbac: Rbac, objects: ObjectStore, kinds: KindTable) -> Authorizer:
+    """The authorizer of a mode that needs no file. Raises KeyError for another one."""
+    makers: dict[str, Callable[[], Authorizer]] = {
+        "AlwaysAllow": AlwaysAllow,
+        "AlwaysDeny": AlwaysDeny,
+        "Node": lambda: NodeAuthorizer(objects, kinds),
+        "RBAC": lambda: rbac,
+    }
+    return makers[mode]()
 
 
 def check_modes(modes: Sequence[str]) -> None:
     """Raises ValueError for a mode that is not known or is given twice, and for no mode."""
     if not modes:
-        raise ValueError("at least one authorization mode must be given")
+        raise ValueError("at least one authorization-mode must be passed")
     for mode in modes:
         if mode not in MODES:
-            raise ValueError(f"unknown authorization mode {mode!r}; known: {', '.join(MODES)}")
+            raise ValueError(f'authorization-mode "{mode}" is not a valid mode; known: {", ".join(MODES)}')
         if list(modes).count(mode) > 1:
-            raise ValueError(f"authorization mode {mode!r} is given twice")
+            shown = " ".join(f'"{one}"' for one in modes)
+            raise ValueError(f"authorization-mode [{shown}] has mode specified more than once")

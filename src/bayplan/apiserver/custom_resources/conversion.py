@@ -18,6 +18,7 @@ from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.errors import ApiError, failure, internal_error
 from bayplan.api.kinds import Kind
 from bayplan.api.types import apiextensions_v1, core_v1
+from bayplan.apiserver.authorization.waiting import decided
 from bayplan.apiserver.context import Call, Context
 from bayplan.apiserver.custom_resources.mixed_cache import MixedEntry, mixed
 from bayplan.apiserver.watching import Entry
@@ -226,13 +227,13 @@ class _Metrics:
 
 
 async def resolved(call: Call, step: Callable[[], T]) -> T:
-    """The outcome of a step that may need objects in versions that only a webhook knows.
+    """The outcome of a step that may need objects in versions, or decisions, that only a webhook knows.
 
     It is asked for them, and the step is repeated: until it is through, it must not have changed anything. Raises ApiError.
     """
     for _ in range(_MOST_REPEATS):
         try:
-            return step()
+            return await decided(step)
         except WebhookNeeded as needed:
             converter = mixed(call.context.objects.cache(needed.target)).converter
             try:

@@ -78,6 +78,7 @@ def _attributes(user: User, question: Question) -> Attributes:
         namespace=question.namespace,
         name=question.name,
         field_selector=question.field_selector,
+        label_selector=question.label_selector,
     )
 
 

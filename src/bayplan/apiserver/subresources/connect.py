@@ -22,6 +22,7 @@ from bayplan.api.types import core_v1
 from bayplan.apiserver import relays
 from bayplan.apiserver.authorization.attributes import attributes_of
 from bayplan.apiserver.authorization.interface import Decision
+from bayplan.apiserver.authorization.waiting import decided
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.dialing import authority_of
 from bayplan.apiserver.forwards import Forward
@@ -49,7 +50,7 @@ async def handle(call: Call) -> Response:
     assert subresource is not None
     what = subresource.name
     if what != "log":
-        _check_may_create(call)
+        await decided(_check_may_create, call)
     options: PodStreamOptions | PodPortForwardOptions | None = None
     if what == "log":
         container, query = call.request.query.get("container", ""), _log_query(call)

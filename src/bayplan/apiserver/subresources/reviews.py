@@ -10,6 +10,7 @@ from bayplan.api.types import authentication_v1, authorization_v1
 from bayplan.apiserver.authorization.attributes import Attributes
 from bayplan.apiserver.authorization.interface import Decision
 from bayplan.apiserver.authorization.rbac import aggregate
+from bayplan.apiserver.authorization.waiting import decided
 from bayplan.apiserver.context import BODY_TYPES, Call
 from bayplan.apiserver.field_managers import track_create
 from bayplan.apiserver.negotiation import negotiate
@@ -67,7 +68,7 @@ async def access_review(call: Call) -> Response:
     _check(review_errors(review, has_user=True, namespace=namespace))
     spec = review.spec
     user = User(spec.user, tuple(spec.groups), spec.uid, spec.extra)
-    review.status = _decide(call, user, spec)
+    review.status = await decided(_decide, call, user, spec)
     return _answer(call, review)
 
 
@@ -75,7 +76,7 @@ async def self_access_review(call: Call) -> Response:
     """SelfSubjectAccessReview: may I do this? Raises ApiError (422)."""
     review = _body(call, authorization_v1.SelfSubjectAccessReview)
     _check(review_errors(review, has_user=False, namespace=None))
-    review.status = _decide(call, call.request.user, review.spec)
+    review.status = await decided(_decide, call, call.request.user, review.spec)
     return _answer(call, review)
 
 
@@ -99,6 +100,7 @@ def _decide(call: Call, user: User, spec: Any) -> authorization_v1.SubjectAccess
             namespace=wanted.namespace,
             name=wanted.name,
             field_selector=_field_selector(wanted.field_selector),
+            label_selector=_label_selector(wanted.label_selector),
         )
     verdict = call.context.authorizer.authorize(asked)
     return authorization_v1.SubjectAccessReviewStatus(
@@ -119,6 +121,20 @@ def _field_selector(selector: authorization_v1.FieldSelectorAttributes | None) -
         if one.operator in signs and len(one.values) == 1
     ]
     return ",".join(parts)
+
+
+def _label_selector(selector: authorization_v1.LabelSelectorAttributes | None) -> str:
+    """A label selector as a query has it; requirements that make no sense narrow nothing."""
+    if selector is None:
+        return ""
+    if selector.raw_selector:
+        return selector.raw_selector
+    forms = {"In": "{0} in ({1})", "NotIn": "{0} notin ({1})", "Exists": "{0}", "DoesNotExist": "!{0}"}
+    return ",".join(
+        forms[one.operator].format(one.key, ",".join(one.values))
+        for one in selector.requirements
+        if one.operator in forms and bool(one.values) == one.operator.endswith("In")
+    )
 
 
 async def rules_review(call: Call) -> Response:

@@ -13,7 +13,8 @@ from bayplan.api.cel.values import ListValue
 from bayplan.api.codec import json_type
 from bayplan.api.errors import quoted
 from bayplan.apiserver.authentication.configuration import JwtAuthenticator
-from bayplan.apiserver.authentication.oidc.expressions import Expression, ExpressionError, claims_value, user_value
+from bayplan.apiserver.authentication.oidc.expressions import claims_value, user_value
+from bayplan.apiserver.configuration_expressions import Expression, ExpressionError
 from bayplan.apiserver.requests import User
 
 CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"

@@ -1,20 +1,16 @@
-"""Expressions of CEL over the claims of a token, and over the user that they have become. Pure.
+"""What expressions of CEL see of the claims of a token, and of the user that they have become. Pure.
 
 Source: `k8s.io/apiserver/pkg/authentication/cel`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from bayplan.api.cel.checker import Environment, check
-from bayplan.api.cel.evaluation import CompilationError, Program, compile_expression
-from bayplan.api.cel.issues import display
-from bayplan.api.cel.nodes import Call, Ident, Literal, Node, Select
+from bayplan.api.cel.checker import Environment
 from bayplan.api.cel.schema_types import unescaped
-from bayplan.api.cel.types import BOOL, DYN, STRING, Type, list_of, map_of, struct
-from bayplan.api.cel.validators import parts, unreadable, validate
+from bayplan.api.cel.types import DYN, STRING, list_of, map_of, struct
 from bayplan.api.cel.values import ABSENT, Map
 from bayplan.apiserver.requests import User
 
@@ -31,61 +27,6 @@ USER: Final = Environment(
         }
     },
 )
-
-
-class Expression:
-    """A compiled expression."""
-
-    def __init__(self, text: str, environment: Environment, wanted: Type | None = None, message: str = "") -> None:
-        """wanted: what it must evaluate to; None for anything. message: what is said if it is false. Raises CompilationError."""
-        checked = check(text, environment)
-        issues = [*checked.issues]
-        if not issues and checked.root is not None:
-            issues = [*unreadable(checked.root), *validate(checked.root, checked.types)]
-        if issues or checked.root is None:
-            raise CompilationError(f"compilation failed: {display(text, issues)}")
-        if wanted is not None and checked.type != wanted:
-            raise CompilationError(f"must evaluate to {wanted}")
-        self.text = text
-        self.message = message
-        self._root: Node = checked.root
-        self._program: Program = compile_expression(checked, environment)
-
-    def selects(self, name: str) -> bool:
-        """Whether it looks at `claims.NAME`, also as `claims.?NAME`."""
-        return any(_selects(node, name) for node in _all_nodes(self._root))
-
-    def evaluate(self, **variables: Any) -> Any:
-        """Its value. Raises ExpressionError."""
-        outcome = self._program.evaluate(variables)
-        if outcome.error is not None:
-            raise ExpressionError(f"expression '{self.text}' resulted in error: {outcome.error.message}")
-        return outcome.value
-
-
-class ExpressionError(ValueError):
-    """An expression has no value for these claims."""
-
-
-def condition(text: str, environment: Environment, message: str) -> Expression:
-    """An expression that must be true. Raises CompilationError."""
-    return Expression(text, environment, BOOL, message)
-
-
-def _all_nodes(root: Node) -> Iterator[Node]:
-    yield root
-    for node in parts(root):
-        yield from _all_nodes(node)
-
-
-def _selects(node: Node, name: str) -> bool:
-    if isinstance(node, Select):
-        return node.field == name and isinstance(node.operand, Ident) and node.operand.name == "claims"
-    if isinstance(node, Call) and node.target is None and node.function == "_?._" and len(node.arguments) == 2:
-        operand, field = node.arguments
-        is_claims = isinstance(operand, Ident) and operand.name == "claims"
-        return is_claims and isinstance(field, Literal) and field.text == name
-    return False
 
 
 class _Fields(Map):

@@ -25,7 +25,8 @@ from bayplan.apiserver.authentication.configuration import (
     UserValidationRule,
 )
 from bayplan.apiserver.authentication.oidc.claims import Mappings
-from bayplan.apiserver.authentication.oidc.expressions import CLAIMS, USER, Expression
+from bayplan.apiserver.authentication.oidc.expressions import CLAIMS, USER
+from bayplan.apiserver.configuration_expressions import Expression
 
 _MOST_ISSUERS: Final = 64
 _BOTH: Final = "claim and expression can't both be set"
@@ -83,9 +84,9 @@ class _Check:
         groups = self._prefixed(mappings.groups, f"{path}.groups", is_required=False)
         uid = self._uid(mappings, f"{path}.uid")
         extra = self._extra(mappings.extra, f"{path}.extra")
-        if username is not None and username.selects("email"):
+        if username is not None and username.selects("email", "claims"):
             expressions = (username, *claim_rules, *(expression for _, expression in extra))
-            if not any(expression.selects("email_verified") for expression in expressions):
+            if not any(expression.selects("email_verified", "claims") for expression in expressions):
                 self._errors.append(invalid(f"{path}.username.expression", username.text, _UNVERIFIED))
         user_rules = self._user_rules(one.user_validation_rules, f"{self._path}.userValidationRules")
         claims = {rule.claim: rule.required_value for rule in one.claim_validation_rules if rule.claim}

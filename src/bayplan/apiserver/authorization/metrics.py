@@ -1,0 +1,71 @@
+"""What authorization measures, under kube-apiserver's names.
+
+Source: `k8s.io/apiserver/pkg/authorization/{metrics,cel}/metrics.go`, `plugin/pkg/authorizer/webhook/metrics`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bayplan.apiserver.authorization.interface import Decision
+from bayplan.support.metrics import Counter, Registry
+
+_PREFIX: Final = "apiserver_authorization_"
+_NAMES: Final = {Decision.ALLOW: "allowed", Decision.DENY: "denied"}
+WEBHOOK: Final = "Webhook"
+
+
+class AuthorizationMetrics:
+    """The series of one API server."""
+
+    def __init__(self, registry: Registry) -> None:
+        of_type, of_result = ("type", "name"), ("name", "result")
+        self._decisions = registry.counter(
+            f"{_PREFIX}decisions_total", "Terminal decisions of authorizers.", (*of_type, "decision")
+        )
+        self._condition_errors = registry.counter(
+            f"{_PREFIX}match_condition_evaluation_errors_total",
+            "Match conditions that could not be evaluated.",
+            of_type,
+        )
+        self._exclusions = registry.counter(
+            f"{_PREFIX}match_condition_exclusions_total", "Requests that match conditions kept from a webhook.", of_type
+        )
+        self._condition_seconds = registry.histogram(
+            f"{_PREFIX}match_condition_evaluation_seconds",
+            "Time that match conditions took.",
+            of_type,
+            (0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25),
+        )
+        self._evaluations = registry.counter(
+            f"{_PREFIX}webhook_evaluations_total", "Round-trips to authorization webhooks.", of_result
+        )
+        self._seconds = registry.histogram(
+            f"{_PREFIX}webhook_duration_seconds", "Request latency in seconds.", of_result
+        )
+        self._fail_open = registry.counter(
+            f"{_PREFIX}webhook_evaluations_fail_open_total",
+            "NoOpinion results due to webhook timeout or error.",
+            of_result,
+        )
+
+    def decisions(self, kind: str, name: str) -> dict[Decision, Counter]:
+        """The series of an authorizer, by what it decides."""
+        return {decision: self._decisions.labels(kind, name, text) for decision, text in _NAMES.items()}
+
+    def evaluated(self, name: str, result: str, seconds: float) -> None:
+        """A webhook was asked once."""
+        self._evaluations.labels(name, result).inc()
+        self._seconds.labels(name, result).observe(seconds)
+
+    def failed_open(self, name: str, result: str) -> None:
+        """A webhook did not answer, and others decide."""
+        self._fail_open.labels(name, result).inc()
+
+    def conditions(self, name: str, seconds: float, *, has_errors: bool, excludes: bool) -> None:
+        """The conditions of a webhook were evaluated."""
+        self._condition_seconds.labels(WEBHOOK, name).observe(seconds)
+        if has_errors:
+            self._condition_errors.labels(WEBHOOK, name).inc()
+        if excludes:
+            self._exclusions.labels(WEBHOOK, name).inc()
