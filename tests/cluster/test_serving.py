@@ -6,14 +6,18 @@ import asyncio
 import json
 import ssl
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.authentication.request_headers import RequestHeaders
 from bayplan.apiserver.certificates import KeyPair, make_authority, sign
+from bayplan.apiserver.service_account_tokens.issuing import ObjectName, TokenGrant
+from bayplan.apiserver.service_account_tokens.keys import TokenKeys, make_signing_key, public_pem
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.errors import ClusterError
@@ -192,3 +196,43 @@ def test_an_authority_of_both_needs_names_of_front_proxies(tmp_path: Path) -> No
     with pytest.raises(ClusterError, match="contain overlapping certificates; --requestheader-allowed-names must be"):
         Cluster(settings(tmp_path, requestheader_ca=users, requestheader_names=()))
     Cluster(settings(tmp_path, requestheader_ca=users))
+
+
+@pytest.mark.parametrize("signs", [True, False])
+def test_the_keys_of_service_account_tokens_are_read_again_when_they_change(tmp_path: Path, signs: bool) -> None:
+    async def case() -> None:
+        signing, further = tmp_path / "sa.key", tmp_path / "further.pub"
+        first, second, other = make_signing_key(), make_signing_key(), make_signing_key()
+        signing.write_bytes(first)
+        further.write_bytes(public_pem(other))
+        given = settings(tmp_path, token_signing_key=signing if signs else None, token_keys=(further,))
+        async with running(given) as cluster, client_of(cluster, tmp_path, None) as session:
+            account = await cluster.client().create(
+                core_v1.ServiceAccount(metadata=meta_v1.ObjectMeta(name="robot", namespace="kube-system"))
+            )
+            issuer = cluster.api.context.service_accounts.issuer
+            grant = TokenGrant(
+                namespace="kube-system",
+                account=ObjectName("robot", account.metadata.uid),
+                audiences=issuer.audiences,
+                seconds=3600,
+                token_id="t",
+            )
+            own = issuer.issue(grant, time.time())
+            theirs = replace(issuer, keys=TokenKeys(lambda: other)).issue(grant, time.time())
+            for token in (own, theirs):
+                assert (await reviewed(session, {"Authorization": f"Bearer {token}"}))[0] == 201
+            files = cluster._token_key_files
+            assert not files.reload()
+            further.write_text("nothing")
+            assert not files.reload()
+            assert (await reviewed(session, {"Authorization": f"Bearer {theirs}"}))[0] == 201
+            signing.write_bytes(second)
+            further.write_bytes(public_pem(second))
+            assert files.reload()
+            cluster.api.context.service_accounts.keys_changed()
+            assert (await reviewed(session, {"Authorization": f"Bearer {theirs}"}))[0] == 401
+            assert (await reviewed(session, {"Authorization": f"Bearer {own}"}))[0] == (401 if signs else 201)
+            assert (await reviewed(session, {"Authorization": f"Bearer {issuer.issue(grant, time.time())}"}))[0] == 201
+
+    asyncio.run(case())

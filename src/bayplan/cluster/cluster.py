@@ -25,7 +25,6 @@ from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.objects import PREFIX
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
-from bayplan.apiserver.service_account_tokens.keys import KeyFileError, TokenKeys
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.tls import client_tls
 from bayplan.apiserver.webhook_http import HttpSender
@@ -39,6 +38,7 @@ from bayplan.cluster.errors import AddressInUse, ClusterError
 from bayplan.cluster.serving import Serving
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.cluster.storage import publish_storage_class
+from bayplan.cluster.token_key_files import TokenKeyFiles
 from bayplan.store.etcd.options import EtcdOptions
 from bayplan.store.transforming import TransformingStore
 from bayplan.store.url import open_store
@@ -85,6 +85,7 @@ class Cluster:
         addresses = (settings.bind_address, *settings.further_addresses, kubernetes_service)
         self.credentials = obtain(settings.directory, addresses, self.clock.now())
         self.serving = Serving(settings, self.credentials, self.clock)
+        self._token_key_files = TokenKeyFiles(settings, self.credentials, self.clock)
         self.encryption = self._encryption_of(settings.api)
         store = open_store(settings.store, clock=self.clock, tells_previous=False, etcd=_etcd_options(settings))
         if self.encryption is not None:
@@ -95,7 +96,7 @@ class Cluster:
             randomness=self.randomness,
             settings=settings.api,
             metrics=self.metrics,
-            token_keys=self._token_keys(),
+            token_keys=self._token_key_files.keys,
         )
         self.api.context.webhook_sender = HttpSender(self.api.context.simulated.reason)
         if settings.nodes.answers:
@@ -135,19 +136,6 @@ class Cluster:
         from bayplan.cluster.authorization import Authorization  # few clusters have them
 
         return Authorization(settings, self.api, lease_name(socket.gethostname()))
-
-    def _token_keys(self) -> TokenKeys:
-        """The keys of service account tokens; files are read now, the cluster's own key when it is first needed. Raises ClusterError."""
-        settings = self.settings
-        try:
-            further = tuple(path.read_bytes() for path in settings.token_keys)
-            signing = settings.token_signing_key.read_bytes() if settings.token_signing_key is not None else None
-            keys = TokenKeys((lambda: signing) if signing is not None else self.credentials.token_signing_key, further)
-            if signing is not None or further:
-                keys.public()
-        except (OSError, KeyFileError) as error:
-            raise ClusterError(f"the keys of service account tokens cannot be used: {error}") from error
-        return keys
 
     @property
     def server_url(self) -> str:
@@ -266,6 +254,9 @@ class Cluster:
         await self._certificates_changed()
         self.api.unfinished.discard(AUTHENTICATION)
         self.api.keep_running("certificates", lambda: self.serving.follow(self._certificates_changed))
+        if self._token_key_files.are_given:
+            changed = self.api.context.service_accounts.keys_changed
+            self.api.keep_running("keys of tokens", lambda: self._token_key_files.follow(changed))
         if self.encryption is not None and settings.api.encryption_reload:
             self.api.keep_running("encryption configuration", self.encryption.follow)
         self.api.keep_running("identity", lambda: keep_identity(self.api.context, socket.gethostname()))

@@ -164,6 +164,11 @@ class TokenKeys:
         self._private: PrivateKey | None = None
         self._public: list[VerificationKey] | None = None
 
+    def replace(self, others: TokenKeys) -> None:
+        """Sign and verify with the keys of others from now on. Raises KeyFileError, and changes nothing, if they are none."""
+        private, public = others.private(), others.public()
+        self._private, self._public = private, public
+
     def private(self) -> PrivateKey:
         """The key that signs."""
         if self._private is None:

@@ -91,6 +91,10 @@ class ServiceAccountTokens:
             return self._legacy_user(token, claims), both
         return self._bound_user(claims), both
 
+    def keys_changed(self) -> None:
+        """Verify the signatures of all tokens anew."""
+        self._verified.clear()
+
     def _claims(self, token: str) -> Claims | None:
         claims = self._verified.get(token)
         if claims is not None:
