@@ -163,20 +163,28 @@ class Authentication:
             more.append(forbidden("anonymous", "changed from initial configuration file"))
         issuers = self._issuers_of(self._checked(configuration, more))
         issuers.start()
-        ends = self._clock.monotonic() + _HEALTHY_WITHIN
-        while issuers.problem:
-            if self._clock.monotonic() >= ends:
-                problem = issuers.problem
-                await issuers.close()
-                raise TimeoutError(problem)
-            await self._clock.sleep(0.1)
+        try:
+            await self._reached(issuers)
+        except BaseException:
+            await issuers.close()
+            raise
         former, self._issuers = self._issuers, issuers
         self._cache.clear()
         self._tasks.spawn("former issuers", self._retire(former))
 
+    async def _reached(self, issuers: JwtIssuers) -> None:
+        """Wait until all have been reached. Raises TimeoutError."""
+        ends = self._clock.monotonic() + _HEALTHY_WITHIN
+        while issuers.problem:
+            if self._clock.monotonic() >= ends:
+                raise TimeoutError(issuers.problem)
+            await self._clock.sleep(0.1)
+
     async def _retire(self, former: JwtIssuers) -> None:
-        await self._clock.sleep(_RETIRED_AFTER)
-        await former.close()
+        try:
+            await self._clock.sleep(_RETIRED_AFTER)
+        finally:  # also when the server ends
+            await former.close()
         now = {one.url for one in self._issuers.issuers}
         for one in former.issuers:
             if one.url not in now:

@@ -172,6 +172,8 @@ class Authorization:
             raise ConfigurationError(str(error)) from error
 
     async def _retire(self, former: Sequence[WebhookAuthorizer]) -> None:
-        await self._context.clock.sleep(_RETIRED_AFTER)
-        for one in former:
-            await one.close()
+        try:
+            await self._context.clock.sleep(_RETIRED_AFTER)
+        finally:  # also when the server ends
+            for one in former:
+                await one.close()
