@@ -32,6 +32,7 @@ from typing import Any
 import kubernetes_validate
 
 from bayplan.api.decode_problems import plain_type
+from tools.own_fields import with_own_fields
 
 RELEASE = "v1.36.0"
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -277,10 +278,10 @@ def go_types(definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def published() -> dict[str, Any]:
-    """The published definitions of the release by name."""
+    """The published definitions of the release by name, with the fields that Bayplan adds."""
     folder = pathlib.Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / f"{RELEASE}-local"
     found: dict[str, Any] = json.loads((folder / "_definitions.json").read_text())["$defs"]
-    return found
+    return with_own_fields(found, FACTS)
 
 
 def texts(schema: dict[str, Any]) -> dict[str, Any]:

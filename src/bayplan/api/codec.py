@@ -7,7 +7,7 @@ Kubernetes ignores (nulls, unknown fields) and to say what it was. So known inpu
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,6 +16,7 @@ from bayplan.api import schema
 from bayplan.api.custom_resources.metadata import MetadataError
 from bayplan.api.custom_resources.numbers import NumberError
 from bayplan.api.custom_resources.objects import CustomObject
+from bayplan.api.feature_gates import ALL_GATES, may_have_gated_fields
 from bayplan.api.json_syntax import infinite_number, large_number, too_large
 from bayplan.api.kinds import Kind
 from bayplan.api.times import FormError, settle
@@ -129,22 +130,23 @@ def decode(cls: type[Any], data: bytes) -> Any:
         return decode_reporting(cls, data)[0]
 
 
-def decode_reporting(cls: type[Any], data: bytes) -> tuple[Any, list[str]]:
-    """An object from JSON, and what was dropped, worded as Kubernetes does: `unknown field "spec.foo"`. Raises DecodeError."""
+def decode_reporting(cls: type[Any], data: bytes, gates: Collection[str] = ALL_GATES) -> tuple[Any, list[str]]:
+    """An object from JSON, and what was dropped, worded as Kubernetes does: `unknown field "spec.foo"`. gates: Bayplan's own that are on. Raises DecodeError."""
     if number := large_number(data):
         _check_syntax(data)
         raise _problem(cls, data, NumberError(too_large(number)))
     if issubclass(cls, CustomObject):
         return _decode_custom(cls, data)
     try:
-        return settle(decoder(cls)(data)), []
+        if not may_have_gated_fields(data, gates):
+            return settle(decoder(cls)(data)), []
     except FormError as error:
         raise _problem(cls, data, error) from None
     except msgspec.DecodeError:
         pass
     tree = _tree(cls, data)
     dropped: list[str] = []
-    cleaned = schema.prune(tree, schema.definition_of(cls), dropped)
+    cleaned = schema.prune(tree, schema.definition_of(cls), dropped, gates)
     try:
         return settle(decoder(cls)(encode(cleaned))), [f'unknown field "{path}"' for path in dropped[:MAX_FIELD_ERRORS]]
     except (msgspec.DecodeError, FormError) as error:

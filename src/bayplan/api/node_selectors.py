@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from bayplan.api import selectors
+from bayplan.api.execution_rules import required_node_selector
 from bayplan.api.selectors import Requirement, SelectorError
 
 if TYPE_CHECKING:
@@ -72,9 +73,8 @@ def _field_requirement(item: NodeSelectorRequirement) -> Requirement:
 
 
 def required_of(spec: PodSpec) -> NodeSelector | None:
-    """The node selector that a pod's affinity requires, or None."""
-    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-    return affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
+    """The node selector that a pod's affinity requires when the pod is scheduled, or None."""
+    return required_node_selector(spec.affinity.node_affinity) if spec.affinity is not None else None
 
 
 def selects(selector: NodeSelector | None, node: Node) -> bool:

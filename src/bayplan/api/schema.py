@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
-from typing import Any
+from collections.abc import Collection
+from typing import Any, Final
 
 import msgspec
+
+from bayplan.api.feature_gates import ALL_GATES
 
 Schema = dict[str, Any]
 
@@ -56,12 +59,25 @@ def resolve(schema: Schema) -> Schema:
     return schema if reference is None else {**definitions()[reference], **schema}
 
 
-def prune(value: Any, definition: str, dropped: list[str]) -> Any:
-    """A copy of a JSON tree with nulls and unknown fields taken out; paths of unknown fields go to `dropped`."""
-    return _prune(value, definitions()[definition], "", dropped)
+GATE: Final = "x-bayplan-feature-gate"
+"""Of a field's schema: the feature gate without which the field is unknown."""
 
 
-def _prune(value: Any, schema: Schema, path: str, dropped: list[str]) -> Any:
+def prune(value: Any, definition: str, dropped: list[str], gates: Collection[str] = ALL_GATES) -> Any:
+    """A copy of a JSON tree with nulls and unknown fields taken out; paths of unknown fields go to `dropped`. gates: those that are on."""
+    return _prune(value, definitions()[definition], "", dropped, gates)
+
+
+def fields_of_gates(tree: Any, definition: str, gates: Collection[str]) -> list[str]:
+    """Paths of the fields of a JSON tree that are unknown only because their feature gates are not among those that are on."""
+    unknown: list[str] = []
+    prune(tree, definition, unknown, gates)
+    always: list[str] = []
+    prune(tree, definition, always)
+    return [path for path in unknown if path not in always]
+
+
+def _prune(value: Any, schema: Schema, path: str, dropped: list[str], gates: Collection[str]) -> Any:
     reference = schema.get("$ref")
     if reference is not None:
         if reference in _SCALARS:
@@ -73,19 +89,21 @@ def _prune(value: Any, schema: Schema, path: str, dropped: list[str]) -> Any:
             inner = schema.get("additionalProperties")
             if not isinstance(inner, dict):
                 return value
-            return {key: _filled(_prune(item, inner, f"{path}{key}.", dropped), inner) for key, item in value.items()}
+            return {
+                key: _filled(_prune(item, inner, f"{path}{key}.", dropped, gates), inner) for key, item in value.items()
+            }
         kept = {}
         for key, item in value.items():
             inner = properties.get(key)
-            if inner is None:
+            if inner is None or (GATE in inner and inner[GATE] not in gates):
                 dropped.append(path + key)
             elif item is not None:
-                kept[key] = _prune(item, inner, f"{path}{key}.", dropped)
+                kept[key] = _prune(item, inner, f"{path}{key}.", dropped, gates)
         return kept
     if isinstance(value, list) and "items" in schema:
         base = path.removesuffix(".")
         return [
-            _filled(_prune(item, schema["items"], f"{base}[{index}].", dropped), schema["items"])
+            _filled(_prune(item, schema["items"], f"{base}[{index}].", dropped, gates), schema["items"])
             for index, item in enumerate(value)
         ]
     return value

@@ -247,11 +247,11 @@ class Call:
         data = self.body_json(kind_name)
         mode = self.request.query.get("fieldValidation") or "Warn"
         try:
-            obj, problems = decode_reporting(cls, data)
+            obj, problems = decode_reporting(cls, data, self.context.settings.feature_gates)
         except (DecodeError, UnicodeDecodeError) as error:
             data = self._readable(data, kind_name)
             try:
-                obj, problems = decode_reporting(cls, data)
+                obj, problems = decode_reporting(cls, data, self.context.settings.feature_gates)
             except DecodeError:
                 raise self._undecodable(kind_name, api_version, error) from None
         self._check_type(obj, kind_name, api_version)

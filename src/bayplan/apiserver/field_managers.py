@@ -15,6 +15,7 @@ from bayplan.api.codec import DecodeError, encode, from_tree
 from bayplan.api.conversion import WebhookNeeded, convert
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.errors import ApiError, failure
+from bayplan.api.feature_gates import may_have_gated_fields
 from bayplan.api.kinds import Kind
 from bayplan.api.managedfields.bounds import exceeds
 from bayplan.api.managedfields.compare import Comparison, compare, field_set
@@ -40,7 +41,7 @@ from bayplan.api.managedfields.managers import (
 from bayplan.api.managedfields.merge import validate
 from bayplan.api.managedfields.typed import Type, TypedError
 from bayplan.api.nesting import DepthError, check_depth
-from bayplan.api.schema import definition_of
+from bayplan.api.schema import definition_of, fields_of_gates
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import meta_v1
 from bayplan.api.types.meta_v1 import ManagedFieldsEntry
@@ -344,6 +345,7 @@ class Applier:
 
     def _merged(self, tree: dict[str, Any], managers: Managers) -> tuple[Any | None, Managers]:
         try:
+            self._check_gates()
             return self._apply(tree, managers, force=self.force)
         except Conflict as conflict:
             if self.manager == "kubectl" and self._were_applied(tree, conflict):
@@ -354,6 +356,15 @@ class Applier:
         except TypedError as error:
             shown = f"failed to create typed patch object ({self._shown(self.applied)}): {error}"
             raise failure(500, "", shown, details=False) from None
+
+    def _check_gates(self) -> None:
+        """Raises TypedError for fields whose feature gates are off."""
+        gates = self.call.context.settings.feature_gates
+        if self.kind.is_custom or not may_have_gated_fields(self.call.request.body, gates):
+            return
+        if found := fields_of_gates(self.applied, definition_of(self.kind.type), gates):
+            problems = [f".{path}: field not declared in schema" for path in found]
+            raise TypedError(problems[0] if len(problems) == 1 else "\n  ".join(["errors:", *problems]))
 
     def _shown(self, tree: dict[str, Any]) -> str:
         """An object in an error of the field manager: namespace, name and kind."""

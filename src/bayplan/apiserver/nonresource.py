@@ -42,7 +42,7 @@ class NonResource:
         self.server = server
         self._health = Health(server)
         self.discovery = Discovery(server.context.kinds, server.context.aggregated)
-        self.openapi = OpenApi(server.context.kinds, server.context.aggregated)
+        self.openapi = OpenApi(server.context.kinds, server.context.aggregated, server.context.settings.feature_gates)
 
     async def handle(self, request: Request) -> Response:
         """The answer. Raises ApiError."""

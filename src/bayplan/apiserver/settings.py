@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class ApiServerSettings:
     """How one API server behaves. Names follow kube-apiserver's flags."""
 
+    feature_gates: frozenset[str] = frozenset()
+    """Bayplan's own feature gates that are on (`api.feature_gates`); without any the API is that of Kubernetes."""
     max_request_bytes: int = 3 * 1024 * 1024
     """Largest body that is read; more is answered with 413."""
     min_request_timeout: float = 1800.0

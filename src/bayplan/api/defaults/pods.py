@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from bayplan.api import quantity
+from bayplan.api.execution_rules import preferred_pod_terms, required_pod_terms
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.support.memo import memoized
 
@@ -144,8 +145,8 @@ def merge_match_label_keys(pod: core_v1.Pod) -> None:
     for part in (affinity.pod_affinity, affinity.pod_anti_affinity):
         if part is None:
             continue
-        preferred = (one.pod_affinity_term for one in part.preferred_during_scheduling_ignored_during_execution)
-        for term in (*part.required_during_scheduling_ignored_during_execution, *preferred):
+        preferred = (one.pod_affinity_term for one in preferred_pod_terms(part))
+        for term in (*required_pod_terms(part), *preferred):
             if term.label_selector is not None:
                 _extend(term.label_selector, labels, term.match_label_keys, "In")
                 _extend(term.label_selector, labels, term.mismatch_label_keys, "NotIn")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bayplan.api.defaults.pods import qos_class
+from bayplan.api.execution_rules import preferred_pod_terms, required_pod_terms
 from bayplan.api.types import core_v1
 
 Requirement = core_v1.ScopedResourceSelectorRequirement
@@ -76,6 +77,6 @@ def _looks_into_other_namespaces(affinity: core_v1.Affinity | None) -> bool:
 
 
 def _terms(side: core_v1.PodAffinity | core_v1.PodAntiAffinity) -> Iterable[core_v1.PodAffinityTerm]:
-    yield from side.required_during_scheduling_ignored_during_execution
-    for weighted in side.preferred_during_scheduling_ignored_during_execution:
+    yield from required_pod_terms(side)
+    for weighted in preferred_pod_terms(side):
         yield weighted.pod_affinity_term

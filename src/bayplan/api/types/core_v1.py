@@ -1005,6 +1005,8 @@ class NodeAffinity(Object):
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] = ()
+    required_during_scheduling_required_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_required_during_execution: tuple[PreferredSchedulingTerm, ...] = ()
 
 
 class NodeAllocatableResourceClaimStatus(Object):
@@ -1341,6 +1343,8 @@ class PodAffinity(Object):
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
+    required_during_scheduling_required_during_execution: tuple[PodAffinityTerm, ...] = ()
+    preferred_during_scheduling_required_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
 
 
 class PodAffinityTerm(Object):
@@ -1359,6 +1363,8 @@ class PodAntiAffinity(Object):
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
+    required_during_scheduling_required_during_execution: tuple[PodAffinityTerm, ...] = ()
+    preferred_during_scheduling_required_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
 
 
 class PodCertificateProjection(Object):

@@ -321,6 +321,8 @@ def go_struct(value: Any) -> Any:
         shown = []
         for name, key in _go_fields(type(value)):
             inner = getattr(value, name)
+            if not inner and name.endswith(_OWN_FIELDS):  # which Kubernetes does not have
+                continue
             if isinstance(inner, meta_v1.ObjectMeta):  # Go embeds it
                 shown += _members(inner)
                 continue
@@ -370,6 +372,7 @@ def _members(value: msgspec.Struct) -> list[bytes]:
     return [text] if text else []
 
 
+_OWN_FIELDS: Final = "_required_during_execution"
 _GO_NAMES: Final = {"apiVersion": "APIVersion", "cel": "CEL", "cidrs": "CIDRs", "uid": "UID"}
 
 

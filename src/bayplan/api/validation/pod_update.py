@@ -6,6 +6,7 @@ import msgspec
 
 from bayplan.api.defaults.pods import qos_class
 from bayplan.api.errors import FieldError, forbidden, invalid, required
+from bayplan.api.execution_rules import PREFERRED, REQUIRED
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.containers import check_image_whitespace
@@ -124,9 +125,22 @@ def _check_gated(errors: Errors, munged: core_v1.PodSpec, old: core_v1.PodSpec) 
     return munged
 
 
+def _check_execution_rules(errors: Errors, new: core_v1.NodeAffinity | None, old: core_v1.NodeAffinity | None) -> None:
+    """Rules that hold while a pod runs stay as they are, even while scheduling gates let other rules become stricter."""
+    none = core_v1.NodeAffinity()
+    after, before = new or none, old or none
+    for name, field in (
+        (REQUIRED, "required_during_scheduling_required_during_execution"),
+        (PREFERRED, "preferred_during_scheduling_required_during_execution"),
+    ):
+        if getattr(after, field) != getattr(before, field):
+            errors.append(forbidden(f"spec.affinity.nodeAffinity.{name}", "field is immutable"))
+
+
 def _check_node_affinity_mutation(
     errors: Errors, new: core_v1.NodeAffinity | None, old: core_v1.NodeAffinity | None
 ) -> None:
+    _check_execution_rules(errors, new, old)
     before = old.required_during_scheduling_ignored_during_execution if old is not None else None
     if before is None:
         return

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 from bayplan.api import quantity
 from bayplan.api.defaults.pods import app_armor_profile
+from bayplan.api.execution_rules import annotation_errors
 from bayplan.api.trusted import is_trusted
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation import formats
+from bayplan.api.validation.alpha_keys import ALPHA_ANNOTATIONS, key_warnings
 from bayplan.api.validation.claims import claim_spec_warnings
 from bayplan.api.validation.ip_warnings import ip_warnings
 from bayplan.api.validation.label_warnings import deprecated_label_warning, term_warnings
@@ -71,6 +73,8 @@ def pod_warnings(prefix: str, spec: core_v1.PodSpec, metadata: meta_v1.ObjectMet
     path, annotations = f"{prefix}spec", f"{prefix}metadata.annotations"
     if spec.node_selector or spec.affinity is not None or spec.topology_spread_constraints:
         found.extend(_placement_warnings(path, spec))
+    if spec.tolerations:
+        found.extend(key_warnings(f"{path}.tolerations", spec.tolerations))
     for key, text in _DEPRECATED_ANNOTATIONS.items() if metadata.annotations else ():
         if key in metadata.annotations:
             found.append(f"{annotations}[{key}]: {text}")
@@ -80,6 +84,8 @@ def pod_warnings(prefix: str, spec: core_v1.PodSpec, metadata: meta_v1.ObjectMet
         found.extend(_uniqueness_warnings(path, spec))
     if spec.overhead:
         found.extend(_fraction_warnings(f"{path}.overhead", spec.overhead, _BYTES))
+    if metadata.annotations:
+        found.extend(f"{annotations}[{name}]: {text}" for name, text in _own_annotation_warnings(metadata.annotations))
     context = spec.security_context
     if SECCOMP_POD in metadata.annotations and (context is None or context.seccomp_profile is None):
         found.append(f"{annotations}[{SECCOMP_POD}]: {_SECCOMP_TEXT}")
@@ -97,6 +103,16 @@ def pod_warnings(prefix: str, spec: core_v1.PodSpec, metadata: meta_v1.ObjectMet
     for index, alias in enumerate(spec.host_aliases):
         found.extend(ip_warnings(f"{path}.hostAliases[{index}].ip", alias.ip))
     return found
+
+
+def _own_annotation_warnings(annotations: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """What Bayplan says of annotations: rules that it cannot read, and alpha annotations that have become fields."""
+    for name, text in ALPHA_ANNOTATIONS.items():
+        if name in annotations:
+            yield name, text
+    for error in annotation_errors(annotations):
+        name, _, text = error.partition(": ")
+        yield name, text
 
 
 def _placement_warnings(path: str, spec: core_v1.PodSpec) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.errors import ErrorType, FieldError, duplicate, forbidden, invalid, required, unsupported
+from bayplan.api.execution_rules import PREFERRED, REQUIRED
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_key_format, check_label_selector, go_struct
@@ -16,24 +17,58 @@ def check_affinity(errors: Errors, path: str, affinity: core_v1.Affinity) -> Non
     """`affinity` of a pod."""
     node = affinity.node_affinity
     if node is not None:
-        if node.required_during_scheduling_ignored_during_execution is not None:
-            selector = node.required_during_scheduling_ignored_during_execution
-            check_node_selector(errors, f"{path}.nodeAffinity.{_REQUIRED}", selector)
-        for index, preferred in enumerate(node.preferred_during_scheduling_ignored_during_execution):
-            where = f"{path}.nodeAffinity.{_PREFERRED}[{index}]"
-            if not 1 <= preferred.weight <= 100:
-                errors.append(invalid(f"{where}.weight", preferred.weight, "must be in the range 1-100"))
-            _check_node_selector_term(errors, f"{where}.preference", preferred.preference, check_values=False)
+        where = f"{path}.nodeAffinity"
+        selector = node.required_during_scheduling_ignored_during_execution
+        _check_node_rules(
+            errors, where, selector, node.preferred_during_scheduling_ignored_during_execution, _REQUIRED, _PREFERRED
+        )
+        selector = node.required_during_scheduling_required_during_execution
+        _check_node_rules(
+            errors, where, selector, node.preferred_during_scheduling_required_during_execution, REQUIRED, PREFERRED
+        )
     for name, part in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
         if part is None:
             continue
-        for index, term in enumerate(part.required_during_scheduling_ignored_during_execution):
-            _check_pod_affinity_term(errors, f"{path}.{name}.{_REQUIRED}[{index}]", term)
-        for index, weighted in enumerate(part.preferred_during_scheduling_ignored_during_execution):
-            where = f"{path}.{name}.{_PREFERRED}[{index}]"
-            if not 1 <= weighted.weight <= 100:
-                errors.append(invalid(f"{where}.weight", weighted.weight, "must be in the range 1-100"))
-            _check_pod_affinity_term(errors, f"{where}.podAffinityTerm", weighted.pod_affinity_term)
+        required = part.required_during_scheduling_ignored_during_execution
+        preferred = part.preferred_during_scheduling_ignored_during_execution
+        _check_pod_rules(errors, f"{path}.{name}", required, preferred, _REQUIRED, _PREFERRED)
+        required = part.required_during_scheduling_required_during_execution
+        preferred = part.preferred_during_scheduling_required_during_execution
+        _check_pod_rules(errors, f"{path}.{name}", required, preferred, REQUIRED, PREFERRED)
+
+
+def _check_node_rules(
+    errors: Errors,
+    path: str,
+    selector: core_v1.NodeSelector | None,
+    preferred: tuple[core_v1.PreferredSchedulingTerm, ...],
+    required_name: str,
+    preferred_name: str,
+) -> None:
+    if selector is not None:
+        check_node_selector(errors, f"{path}.{required_name}", selector)
+    for index, one in enumerate(preferred):
+        where = f"{path}.{preferred_name}[{index}]"
+        if not 1 <= one.weight <= 100:
+            errors.append(invalid(f"{where}.weight", one.weight, "must be in the range 1-100"))
+        _check_node_selector_term(errors, f"{where}.preference", one.preference, check_values=False)
+
+
+def _check_pod_rules(
+    errors: Errors,
+    path: str,
+    required_terms: tuple[core_v1.PodAffinityTerm, ...],
+    preferred: tuple[core_v1.WeightedPodAffinityTerm, ...],
+    required_name: str,
+    preferred_name: str,
+) -> None:
+    for index, term in enumerate(required_terms):
+        _check_pod_affinity_term(errors, f"{path}.{required_name}[{index}]", term)
+    for index, weighted in enumerate(preferred):
+        where = f"{path}.{preferred_name}[{index}]"
+        if not 1 <= weighted.weight <= 100:
+            errors.append(invalid(f"{where}.weight", weighted.weight, "must be in the range 1-100"))
+        _check_pod_affinity_term(errors, f"{where}.podAffinityTerm", weighted.pod_affinity_term)
 
 
 def check_node_selector(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.errors import forbidden_error
+from bayplan.api.execution_rules import required_pod_terms
 from bayplan.api.kinds import Kind
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionPlugin, AdmissionRequest
 
@@ -23,7 +24,7 @@ class LimitPodHardAntiAffinityTopology(AdmissionPlugin):
         anti = affinity.pod_anti_affinity if affinity is not None else None
         if anti is None:
             return
-        for term in anti.required_during_scheduling_ignored_during_execution:
+        for term in required_pod_terms(anti):
             if term.topology_key != HOSTNAME:
                 detail = (
                     "affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey "

@@ -109,7 +109,8 @@ async def _ask_to_mutate(request: AdmissionRequest, hook: Hook, kind: Kind, note
         raise internal_error(f'admission webhook "{hook.name}" {detail}')
     try:
         patched = apply_json_patch(obj, list(answer.patch))
-        new, _ = decode_reporting(_class_of(request, kind), encode(patched))
+        gates = request.call.context.settings.feature_gates
+        new, _ = decode_reporting(_class_of(request, kind), encode(patched), gates)
     except (PatchError, DecodeError) as error:
         raise internal_error(str(error)) from error
     notes.patched(answer.patch)

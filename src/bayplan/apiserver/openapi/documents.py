@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -67,9 +67,10 @@ _UNGROUPED: Final = {
 class OpenApi:
     """The documents of one table of kinds."""
 
-    def __init__(self, kinds: KindTable, aggregated: AggregatedApis) -> None:
-        """aggregated: what other servers answer; their documents of version 3 are theirs to give."""
+    def __init__(self, kinds: KindTable, aggregated: AggregatedApis, gates: Collection[str] = ()) -> None:
+        """aggregated: what other servers answer; their documents of version 3 are theirs to give. gates: Bayplan's own that are on."""
         self.kinds = kinds
+        self._gates = gates
         self._aggregated = aggregated
         self._documents: dict[str, bytes] = {}
         self._made_of = self._stamp()
@@ -133,7 +134,7 @@ class OpenApi:
                 contents[_prefix(kind.group, kind.version)] += msgspec.json.encode(
                     (kind.kind, kind.definition)
                 ).decode()
-        common = f"{KUBERNETES_VERSION}{sorted(contents)}"
+        common = f"{KUBERNETES_VERSION}{sorted(contents)}{','.join(sorted(self._gates))}"
 
         def url(name: str) -> str:
             digest = hashlib.sha256((contents[name] or common).encode()).hexdigest().upper()
@@ -150,7 +151,7 @@ class OpenApi:
     def _v3(self, group: str, version: str) -> dict[str, Any]:
         kinds = [kind for kind in self.kinds if (kind.group, kind.version) == (group, version)]
         own = _published(kinds, v2=False)
-        return _document_v3(list(_routes(kinds)), own, group, version)
+        return _document_v3(list(_routes(kinds)), own, group, version, self._gates)
 
     def _v2(self) -> dict[str, Any]:
         remotes = self._remotes()
@@ -161,7 +162,7 @@ class OpenApi:
             "swagger": "2.0",
             "info": _INFO,
             "paths": paths,
-            "definitions": schemas_v2(_models(routes), _published(kinds, v2=True)),
+            "definitions": schemas_v2(_models(routes), _published(kinds, v2=True), self._gates),
             "parameters": parameters,
             "securityDefinitions": _TOKEN,
             "security": [{"BearerToken": []}],
@@ -170,10 +171,14 @@ class OpenApi:
 
 
 def _document_v3(
-    routes: list[Route], own: dict[str, Schema] | None = None, group: str = "", version: str = ""
+    routes: list[Route],
+    own: dict[str, Schema] | None = None,
+    group: str = "",
+    version: str = "",
+    gates: Collection[str] = (),
 ) -> dict[str, Any]:
     """A document of version 3. own: the definitions of custom resources, whose documents are made by another part of Kubernetes' server."""
-    schemas = schemas_v3(_models(routes), own or {}, group, version)
+    schemas = schemas_v3(_models(routes), own or {}, group, version, gates)
     components = {**({"schemas": schemas} if schemas else {}), **({} if own else {"securitySchemes": _TOKEN})}
     info = _CUSTOM_INFO if own else _INFO
     return {"openapi": "3.0.0", "info": info, "paths": paths_v3(routes), "components": components}

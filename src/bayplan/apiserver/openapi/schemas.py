@@ -5,10 +5,10 @@ Source of the behaviour: `kube-openapi/pkg/builder`, `builder3` and `handler.Pru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final
 
-from bayplan.api.schema import Schema, definitions
+from bayplan.api.schema import GATE, Schema, definitions
 from bayplan.apiserver.openapi.texts import documented_definitions
 
 _INT_OR_STRING: Final = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
@@ -20,18 +20,21 @@ _V3: Final = "#/components/schemas/"
 _V2: Final = "#/definitions/"
 
 
-def schemas_v2(roots: Iterable[str], own: dict[str, Schema]) -> dict[str, Schema]:
-    """The definitions of these names and of all they refer to. own: those of custom resources."""
+def schemas_v2(roots: Iterable[str], own: dict[str, Schema], gates: Collection[str] = ()) -> dict[str, Schema]:
+    """The definitions of these names and of all they refer to. own: those of custom resources. gates: Bayplan's own that are on."""
     names = _needed(roots, own)
-    return {name: _shown_v2(own[name]) if name in own else _built_in_v2(name) for name in sorted(names)}
+    return {name: _shown_v2(own[name]) if name in own else _built_in_v2(name, gates) for name in sorted(names)}
 
 
-def schemas_v3(roots: Iterable[str], own: dict[str, Schema], group: str, version: str) -> dict[str, Schema]:
+def schemas_v3(
+    roots: Iterable[str], own: dict[str, Schema], group: str, version: str, gates: Collection[str] = ()
+) -> dict[str, Schema]:
     """The same for the document of one group version. Definitions that all groups share name the group version, or all that the server for
     custom resources knows."""
     names = _needed(roots, own)
     return {
-        name: _of_group(_shown_v3(_built_in_v3(name, own)), group, version, custom=bool(own)) for name in sorted(names)
+        name: _of_group(_shown_v3(_built_in_v3(name, own, gates)), group, version, custom=bool(own))
+        for name in sorted(names)
     }
 
 
@@ -55,9 +58,19 @@ def _references(schema: Schema) -> Iterator[str]:
             yield from _references(inner)
 
 
-def _built_in_v2(name: str) -> Schema:
-    """A built-in definition. A scalar of several types is a string to version 2."""
+def _built_in(name: str, gates: Collection[str]) -> Schema:
+    """A built-in definition without the fields of gates that are off."""
     schema = documented_definitions()[name]
+    properties = schema.get("properties", {})
+    hidden = [field for field, one in properties.items() if GATE in one and one[GATE] not in gates]
+    if not hidden:
+        return schema
+    return {**schema, "properties": {field: one for field, one in properties.items() if field not in hidden}}
+
+
+def _built_in_v2(name: str, gates: Collection[str]) -> Schema:
+    """A built-in definition. A scalar of several types is a string to version 2."""
+    schema = _built_in(name, gates)
     if name == _INT_OR_STRING:
         schema = {**schema, "format": "int-or-string"}
     if "oneOf" in schema:
@@ -65,8 +78,8 @@ def _built_in_v2(name: str) -> Schema:
     return _shown_v2(schema)
 
 
-def _built_in_v3(name: str, own: dict[str, Schema]) -> Schema:
-    schema = own[name] if name in own else documented_definitions()[name]
+def _built_in_v3(name: str, own: dict[str, Schema], gates: Collection[str]) -> Schema:
+    schema = own[name] if name in own else _built_in(name, gates)
     return {**schema, **_INT_OR_STRING_V3} if name == _INT_OR_STRING else schema
 
 

@@ -245,7 +245,7 @@ class Patch:
     def _decoded(self, cls: type[Any]) -> Any:
         call, tree = self.call, self.tree
         try:
-            obj, problems = decode_reporting(cls, encode(tree))
+            obj, problems = decode_reporting(cls, encode(tree), call.context.settings.feature_gates)
         except DecodeError as error:
             raise self.spoiled(cls, str(error)) from None
         problems = [*self.problems, *problems]

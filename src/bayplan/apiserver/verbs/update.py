@@ -220,7 +220,8 @@ async def update(call: Call) -> Response:
 
 def _again(call: Call) -> Any:
     """A fresh object from the body: a repeated attempt must not see what the last one changed."""
-    body = decode_reporting(call.kind.type, call.body_json(call.kind.kind))[0]
+    gates = call.context.settings.feature_gates
+    body = decode_reporting(call.kind.type, call.body_json(call.kind.kind), gates)[0]
     _check_body_name(call, body)
     deduplicate_owners(body.metadata)
     return body

@@ -11,6 +11,7 @@ from bayplan.api.defaults.quantities import canonical_list
 from bayplan.api.errors import OMITTED, ErrorType, FieldError, duplicate, forbidden, invalid, quoted
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
+from bayplan.api.validation.alpha_keys import ALPHA_ANNOTATIONS, key_warnings
 from bayplan.api.validation.fields import GREATER_THAN_ZERO, check_cidr, go_struct, parse_cidr, repeats
 from bayplan.api.validation.ip_warnings import cidr_warnings
 from bayplan.api.validation.meta import UpdateChecks
@@ -101,6 +102,13 @@ class NodeStrategy(Strategy):
             found.append("spec.externalID: this field is deprecated, and is unused by Kubernetes")
         for index, value in enumerate(obj.spec.pod_cidrs):
             found.extend(cidr_warnings(f"spec.podCIDRs[{index}]", value))
+        found.extend(key_warnings("spec.taints", obj.spec.taints))
+        annotations = obj.metadata.annotations
+        found.extend(
+            f"metadata.annotations[{name}]: {ALPHA_ANNOTATIONS[name]}"
+            for name in ALPHA_ANNOTATIONS
+            if name in annotations
+        )
         return found
 
     def selectable_fields(self, obj: core_v1.Node) -> dict[str, str]:

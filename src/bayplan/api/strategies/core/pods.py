@@ -9,6 +9,7 @@ import msgspec
 from bayplan.api.defaults.pod_spec import default_pod_spec
 from bayplan.api.defaults.pods import app_armor_from_annotations, default_pod, merge_match_label_keys, qos_class
 from bayplan.api.errors import FieldError, forbidden
+from bayplan.api.execution_rules import kept_rules
 from bayplan.api.managedfields.fieldset import FieldSet, of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.strategies.core.pod_forms import ValidForms
@@ -86,6 +87,8 @@ class PodStrategy(Strategy):
 
     def prepare_update(self, obj: core_v1.Pod, old: core_v1.Pod) -> None:
         obj.status = old.status
+        if old.spec.affinity is not None:
+            obj.spec.affinity = kept_rules(obj.spec.affinity, old.spec.affinity)
         if obj.spec.termination_grace_period_seconds is not None and obj.spec.termination_grace_period_seconds < 0:
             obj.spec.termination_grace_period_seconds = 1
 
