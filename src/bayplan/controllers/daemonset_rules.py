@@ -12,6 +12,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import msgspec
+
+from bayplan.api.execution_rules import with_annotation_spec
 from bayplan.api.node_selectors import pod_may_run_on, required_of
 from bayplan.api.tolerations import untolerated
 from bayplan.api.types import apps_v1, core_v1
@@ -55,14 +58,9 @@ def placed_on(spec: core_v1.PodSpec, node: str) -> core_v1.Affinity:
     requirement = core_v1.NodeSelectorRequirement(key=_NAME_FIELD, operator="In", values=(node,))
     required = core_v1.NodeSelector(node_selector_terms=(core_v1.NodeSelectorTerm(match_fields=(requirement,)),))
     old = spec.affinity
-    preferred = old.node_affinity if old is not None else None
+    rules = (old.node_affinity if old is not None else None) or core_v1.NodeAffinity()
     return core_v1.Affinity(
-        node_affinity=core_v1.NodeAffinity(
-            required_during_scheduling_ignored_during_execution=required,
-            preferred_during_scheduling_ignored_during_execution=(
-                preferred.preferred_during_scheduling_ignored_during_execution if preferred is not None else ()
-            ),
-        ),
+        node_affinity=msgspec.structs.replace(rules, required_during_scheduling_ignored_during_execution=required),
         pod_affinity=old.pod_affinity if old is not None else None,
         pod_anti_affinity=old.pod_anti_affinity if old is not None else None,
     )
@@ -82,7 +80,7 @@ def node_of(pod: core_v1.Pod) -> str:
 
 def fits(template: core_v1.PodTemplateSpec, node: core_v1.Node) -> tuple[bool, bool]:
     """Whether a daemon's pod should run on a node, and whether one that is there may stay."""
-    spec = template.spec
+    spec = with_annotation_spec(template.spec, template.metadata.annotations)
     if spec.node_name and spec.node_name != node.metadata.name:
         return False, False
     if not pod_may_run_on(spec, node):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from bayplan.api.node_selectors import required_of
 from bayplan.api.quantity import Format, Quantity
 from bayplan.scheduler.framework.verdicts import Reason
 from bayplan.scheduler.snapshot.labels import Ints
@@ -109,7 +110,7 @@ class Facts:
     @property
     def spec(self) -> PodSpec:
         """The pod's spec."""
-        return self.pod.pod.spec
+        return self.pod.shape.spec
 
     def detail(self, group: Group) -> str:
         """The figures behind a group of refusals; "" if there are none."""
@@ -172,8 +173,7 @@ class Facts:
             asked.append(f"{key}={value}")
             keys.append(key)
         terms = []
-        node_affinity = self.spec.affinity.node_affinity if self.spec.affinity is not None else None
-        required = node_affinity.required_during_scheduling_ignored_during_execution if node_affinity else None
+        required = required_of(self.spec)
         for term in required.node_selector_terms if required is not None else ():
             terms.append(" and ".join(_requirement_text(one) for one in (*term.match_expressions, *term.match_fields)))
             keys.extend(one.key for one in term.match_expressions)

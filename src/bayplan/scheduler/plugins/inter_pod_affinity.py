@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from bayplan.api.execution_rules import with_annotation_rules
 from bayplan.api.selectors import NOTHING, LabelSelector
 from bayplan.scheduler.framework.arguments import InterPodAffinityArgs
 from bayplan.scheduler.framework.events import Action, EventHint
@@ -390,9 +391,10 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScor
             terms = (*shape.required_affinity, *shape.required_anti)
             if any(target.matches(namespace, labels) for target in self._targets(terms)):
                 return True
-        if new is not None or old.spec.affinity is None:
+        if new is not None:
             return False
-        return old.spec.affinity.pod_anti_affinity is not None
+        affinity = with_annotation_rules(old).spec.affinity
+        return affinity is not None and affinity.pod_anti_affinity is not None
 
     def _node_matters(self, pod: PodInfo, old: Any, new: Any) -> bool:
         keys = {term.topology_key for term in (*pod.shape.required_affinity, *pod.shape.required_anti)}

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bayplan.api.execution_rules import preferred_node_terms
 from bayplan.scheduler.framework.arguments import NodeAffinityArgs
 from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import (
@@ -99,20 +100,17 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScorePlu
 
     def _has_preferred(self, pod: PodShape) -> bool:
         affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
-        return affinity is not None and bool(affinity.preferred_during_scheduling_ignored_during_execution)
+        return bool(preferred_node_terms(affinity))
 
     def _preferred(self, pod: PodShape) -> list[WeightedTerm]:
         affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
-        if affinity is None:
-            return []
-        preferred = affinity.preferred_during_scheduling_ignored_during_execution
-        return preferred_terms((item.weight, item.preference) for item in preferred)
+        return preferred_terms((item.weight, item.preference) for item in preferred_node_terms(affinity))
 
     def events(self) -> tuple[EventHint, ...]:
         return (EventHint("Node", Action.ADD | Action.NODE_LABEL, self._node_matches, per_shape=True),)
 
     def _node_matches(self, pod: PodInfo, old: Any, new: Any) -> bool:
-        matcher = NodeAffinityMatcher.of_pod(pod.pod.spec)
+        matcher = NodeAffinityMatcher.of_pod(pod.shape.spec)
 
         def matches(node: Any) -> bool:
             labels, name = node.metadata.labels, node.metadata.name
@@ -124,7 +122,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScorePlu
 def _errors_of(pod: PodShape) -> str:
     """What cannot be parsed in the pod's preferences, by the place where it is."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
-    preferred = affinity.preferred_during_scheduling_ignored_during_execution if affinity is not None else ()
+    preferred = preferred_node_terms(affinity)
     errors = {
         f"[{place}].{error}": None
         for place, item in enumerate(preferred)

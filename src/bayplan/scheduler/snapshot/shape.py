@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from bayplan.api import selectors
+from bayplan.api.execution_rules import ANNOTATION, preferred_pod_terms, required_pod_terms, with_annotation_rules
 from bayplan.api.selectors import NOTHING, LabelSelector, SelectorError
 from bayplan.scheduler.snapshot.counters import LabelGroup, PodCounts, TermGroup, TermKey
 from bayplan.scheduler.snapshot.resources import PodAmounts, ResourceTable, Vector, amounts_of
@@ -142,18 +143,14 @@ class PodShape:
         self.preferred_affinity: tuple[TermKey, ...] = ()
         self.preferred_anti: tuple[TermKey, ...] = ()
         if together is not None:
-            required = together.required_during_scheduling_ignored_during_execution
-            preferred = together.preferred_during_scheduling_ignored_during_execution
-            self.required_affinity = tuple(build(REQUIRED_AFFINITY, term, 0) for term in required)
+            self.required_affinity = tuple(build(REQUIRED_AFFINITY, term, 0) for term in required_pod_terms(together))
             self.preferred_affinity = tuple(
-                build(PREFERRED_AFFINITY, item.pod_affinity_term, item.weight) for item in preferred
+                build(PREFERRED_AFFINITY, item.pod_affinity_term, item.weight) for item in preferred_pod_terms(together)
             )
         if apart is not None:
-            required = apart.required_during_scheduling_ignored_during_execution
-            preferred = apart.preferred_during_scheduling_ignored_during_execution
-            self.required_anti = tuple(build(REQUIRED_ANTI, term, 0) for term in required)
+            self.required_anti = tuple(build(REQUIRED_ANTI, term, 0) for term in required_pod_terms(apart))
             self.preferred_anti = tuple(
-                build(PREFERRED_ANTI, item.pod_affinity_term, item.weight) for item in preferred
+                build(PREFERRED_ANTI, item.pod_affinity_term, item.weight) for item in preferred_pod_terms(apart)
             )
         keys = (*self.required_affinity, *self.required_anti, *self.preferred_affinity, *self.preferred_anti)
         self.terms: tuple[TermGroup, ...] = tuple(counts.term(key) for key in keys)
@@ -234,6 +231,7 @@ def keeps_shape(shape: PodShape, old: Pod, new: Pod, *, pending: bool = False) -
     return (
         old.spec == spec
         and before.labels == after.labels
+        and before.annotations.get(ANNOTATION) == after.annotations.get(ANNOTATION)
         and before.owner_references == after.owner_references
         and before.uid == after.uid
         and not spec.resource_claims
@@ -269,6 +267,8 @@ class ShapeTable:
 
         The node that a pod runs on is no part of its shape, but the node that a pending pod asks for is.
         """
+        if pod.metadata.annotations:
+            pod = with_annotation_rules(pod)
         spec, place = pod.spec, _place(pod, pending=pending)
         if spec.volumes:  # which may have names that were made up for this pod
             known_as = (place, _encode(_facts(spec)))
