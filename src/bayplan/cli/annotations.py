@@ -61,6 +61,18 @@ ANNOTATIONS: Final = (
         "what comes of calls for simulated pods: skip or fail",
     ),
     Annotation(
+        "bayplan.dev/affinity-during-execution",
+        "pods",
+        '{"nodeAffinity": {"requiredDuringSchedulingRequiredDuringExecution": ...}}',
+        "affinity rules that hold while the pod runs",
+    ),
+    Annotation(
+        "bayplan.dev/affinity-eviction-grace",
+        "pods",
+        "60 or podAffinity=60",
+        "seconds for which a broken rule is put up with",
+    ),
+    Annotation(
         "bayplan.dev/vertical-autoscaling",
         _WORKLOAD,
         "Recreate",
@@ -80,7 +92,7 @@ ANNOTATIONS: Final = (
 def command(output: str) -> None:
     """List the annotations and labels that Bayplan understands or writes, with an example each.
 
-    Docs: simulated-pods.md, autoscaling.md, webhooks.md and real-nodes.md say more.
+    Docs: simulated-pods.md, during-execution.md, autoscaling.md, webhooks.md and real-nodes.md say more.
     """
     if output:
         print_data({"annotations": [asdict(each) for each in ANNOTATIONS]}, output)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from bayplan.api.feature_gates import AFFINITY_DURING_EXECUTION
+from bayplan.cli.feature_gates import own_gates
 from bayplan.cli.kube_flags import parse_flags, seconds
 
 if TYPE_CHECKING:
@@ -63,6 +65,15 @@ class Expanders(click.ParamType[tuple[str, ...]]):
             self.fail(str(error), param, ctx)
 
 
+class ExecutionGate(click.ParamType[bool]):
+    """Feature gates A=true,B=false; the value is whether AffinityDuringExecution is on."""
+
+    name = "gates"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
+        return value if isinstance(value, bool) else AFFINITY_DURING_EXECUTION in own_gates(str(value))
+
+
 @dataclass(frozen=True, slots=True)
 class Flag:
     """A flag and the setting that it is for."""
@@ -91,6 +102,22 @@ FLAGS: Mapping[str, Flag] = {
     ),
     "--large-cluster-size-threshold": Flag(
         "large_cluster_size_threshold", click.INT, "Zones with more nodes than this are large."
+    ),
+    "--feature-gates": Flag(
+        "affinity_during_execution",
+        ExecutionGate(),
+        "Feature gates; AffinityDuringExecution=true runs the affinity-eviction-controller.",
+    ),
+    "--affinity-eviction-grace-period": Flag(
+        "affinity_eviction_grace",
+        DURATION,
+        "How long an affinity rule that holds during execution may be broken before its pod is evicted.",
+    ),
+    "--affinity-eviction-rate": Flag(
+        "affinity_eviction_rate", click.FLOAT, "Pods per second of a healthy zone that may be evicted for that."
+    ),
+    "--secondary-affinity-eviction-rate": Flag(
+        "secondary_affinity_eviction_rate", click.FLOAT, "The same for a large zone that is partially disrupted."
     ),
     "--terminated-pod-gc-threshold": Flag(
         "terminated_pod_threshold", click.INT, "Pods that have ended are kept up to this number; 0 keeps all."

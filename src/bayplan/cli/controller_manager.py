@@ -73,7 +73,7 @@ def command(
             root_ca=root_ca_file.read_text() if root_ca_file else "",
             token_signer=_token_signer(service_account_private_key_file),
             signing_authority=authority,
-            enabled=controller_filter(names),
+            enabled=controller_filter(names, settings),
             settings=settings,
             metrics=metrics,
         )

@@ -1,4 +1,4 @@
-"""The feature gates of Kubernetes: which there are, and what `--feature-gates` may say of them.
+"""The feature gates of Kubernetes and Bayplan's own: which there are, and what `--feature-gates` may say of them.
 
 Bayplan behaves as Kubernetes does with every gate at its default, so a gate that is set otherwise is named in a note.
 The list beside this module is that of Kubernetes' `versioned_feature_list.yaml`, as it stands in this version.
@@ -12,8 +12,10 @@ from typing import Final, NamedTuple
 
 import click
 
-_COMPONENT: Final = "kube"
-"""The component that may stand before a gate, as in `kube:Gate=true`."""
+from bayplan.api.feature_gates import ALL_GATES
+
+_COMPONENTS: Final = ("kube", "bayplan")
+"""The components that may stand before a gate, as in `kube:Gate=true`: whose gate it is."""
 
 
 class Gate(NamedTuple):
@@ -24,6 +26,10 @@ class Gate(NamedTuple):
     is_locked: bool
     """Whether it can have no other value than its default."""
     default: bool
+
+
+_OWN_GATE: Final = Gate("Alpha", False, False)
+"""What Bayplan's own gates are like. AllAlpha does not stand for them."""
 
 
 @functools.cache
@@ -40,9 +46,10 @@ def gates_of(text: str) -> dict[str, bool]:
     for part in (each.strip() for each in text.split(",") if each.strip()):
         name, equals, value = part.partition("=")
         component, colon, rest = name.partition(":")
-        if colon and component.strip() != _COMPONENT:
+        if colon and component.strip() not in _COMPONENTS:
             raise click.UsageError(f"--feature-gates: component not registered: {component.strip()}")
         name = (rest if colon else name).strip()
+        is_own = name in ALL_GATES and (not colon or component.strip() == "bayplan")
         if not equals:
             raise click.UsageError(f"--feature-gates: missing bool value for {name}")
         setting = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}.get(
@@ -50,7 +57,8 @@ def gates_of(text: str) -> dict[str, bool]:
         )
         if setting is None:
             raise click.UsageError(f"--feature-gates: invalid value of {name}: {value.strip()!r} is not true or false")
-        gate = known_gates().get(name)
+        is_kubernetes = not colon or component.strip() == "kube"
+        gate = _OWN_GATE if is_own else known_gates().get(name) if is_kubernetes else None
         if gate is None:
             raise click.UsageError(f"--feature-gates: unrecognized feature gate: {name}")
         if gate.is_locked and setting != gate.default:
@@ -64,4 +72,12 @@ def gates_of(text: str) -> dict[str, bool]:
 
 def gates_without_effect(gates: dict[str, bool]) -> list[str]:
     """Those that are set otherwise than Bayplan behaves."""
-    return [name for name, setting in gates.items() if setting != known_gates()[name].default]
+    return [name for name, setting in gates.items() if name not in ALL_GATES and setting != known_gates()[name].default]
+
+
+def own_gates(text: str) -> frozenset[str]:
+    """Bayplan's own gates that `A=true,B=false` switches on. Names the others that have no effect in a note. Raises UsageError as `gates_of` does."""
+    gates = gates_of(text)
+    if ignored := gates_without_effect(gates):
+        click.echo(f"bayplan: note: Bayplan behaves as with the default of {', '.join(ignored)}", err=True)
+    return frozenset(name for name, setting in gates.items() if setting and name in ALL_GATES)

@@ -13,6 +13,7 @@ import click
 from bayplan.cli.audit_flags import AUDIT_FLAGS, audit_settings
 from bayplan.cli.authentication_flags import AUTHENTICATION_FLAGS, authentication_settings
 from bayplan.cli.authorization_flags import AUTHORIZATION_FLAGS, authorization_settings
+from bayplan.cli.feature_gates import own_gates
 from bayplan.cli.output import Failure
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ API_SERVER_FLAGS = {
     "--anonymous-auth": "whether requests without credentials are taken, as system:anonymous",
     **AUTHENTICATION_FLAGS,
     **AUTHORIZATION_FLAGS,
+    "--feature-gates": "feature gates, such as AffinityDuringExecution=true; those of Kubernetes can only have their defaults",
     **AUDIT_FLAGS,
 }
 """Flags of the API server that change how it behaves: name -> meaning."""
@@ -253,6 +255,7 @@ def _limit_of(flag: str) -> Callable[[str], int]:
 
 
 _FIELDS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
+    "--feature-gates": ("feature_gates", own_gates),
     "--service-cluster-ip-range": ("service_cluster_ip_range", _ranges),
     "--service-node-port-range": ("service_node_port_range", _port_range),
     "--default-not-ready-toleration-seconds": ("default_not_ready_toleration_seconds", int),

@@ -132,6 +132,11 @@ _COMMAND_LINE_ONLY = ("config", "help", "h")
     help="Manifests to apply at start; may be repeated.",
 )
 @click.option(
+    "--feature-gates",
+    metavar="NAME=true",
+    help="Feature gates of Bayplan's own: AffinityDuringExecution, affinity rules that hold while pods run.",
+)
+@click.option(
     "--apiserver-flag",
     multiple=True,
     metavar="FLAG",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bayplan.api.feature_gates import AFFINITY_DURING_EXECUTION
 from bayplan.cli.data_directory import default_data_directory, make_directory
 from bayplan.cli.output import Failure
 
@@ -46,6 +47,7 @@ class UpOptions:
     scheduler_flag: tuple[str, ...]
     apply: tuple[Path, ...]
     apiserver_flag: tuple[str, ...]
+    feature_gates: str | None
     controller_manager_flag: tuple[str, ...]
     cloud_provider: str
     simulated_webhooks: str | None
@@ -96,7 +98,10 @@ class UpOptions:
             api=api,
             tokens=tokens,
             anonymous=anonymous,
-            controller=parsed_settings(self.controller_manager_flag, CLUSTER_CONTROLLERS),
+            controller=replace(
+                parsed_settings(self.controller_manager_flag, CLUSTER_CONTROLLERS),
+                affinity_during_execution=AFFINITY_DURING_EXECUTION in api.feature_gates,
+            ),
             cloud="" if self.cloud_provider == "none" else self.cloud_provider,
         )
 
@@ -117,6 +122,7 @@ class UpOptions:
     def _apiserver_flags(self) -> tuple[str, ...]:
         """The flags of the API server, those included that have options of their own. Raises UsageError."""
         own = [f"--simulated-webhooks={self.simulated_webhooks}"] if self.simulated_webhooks else []
+        own += [f"--feature-gates={self.feature_gates}"] if self.feature_gates else []
         own += [f"--forward={','.join(self.forward)}"] if self.forward else []
         given = {flag.partition("=")[0] for flag in self.apiserver_flag}
         for flag in own:

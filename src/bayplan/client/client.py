@@ -219,13 +219,17 @@ class Client:
         *,
         grace_period_seconds: int | None = None,
         annotations: Mapping[str, str] | None = None,
+        uid: str = "",
     ) -> None:
-        """Ask for a pod's eviction; ApiError 429 if a disruption budget forbids it now. annotations: of the Eviction."""
+        """Ask for a pod's eviction; ApiError 429 if a disruption budget forbids it now. annotations: of the Eviction. uid: of the pod, if only that one may go;
+        ApiError 409 if there is another one."""
+        options: meta_v1.DeleteOptions | None = None
+        if uid or grace_period_seconds is not None:
+            preconditions = meta_v1.Preconditions(uid=uid) if uid else None
+            options = meta_v1.DeleteOptions(grace_period_seconds=grace_period_seconds, preconditions=preconditions)
         eviction = policy_v1.Eviction(
             metadata=meta_v1.ObjectMeta(name=name, namespace=namespace, annotations=dict(annotations or {})),
-            delete_options=meta_v1.DeleteOptions(grace_period_seconds=grace_period_seconds)
-            if grace_period_seconds is not None
-            else None,
+            delete_options=options,
         )
         body = b'{"kind":"Eviction","apiVersion":"policy/v1",' + encode(eviction)[1:]
         await self.transport.request("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", {}, body)

@@ -145,7 +145,7 @@ class Components:
             signing_authority=self._credentials.authority,
             cloud=SimulatedCloud() if self._settings.cloud else None,
             autoscaler=self._autoscaler(),
-            enabled=controller_filter(self._settings.controllers),
+            enabled=controller_filter(self._settings.controllers, self._settings.controller),
             settings=self._settings.controller,
         )
         return manager.run()

@@ -9,6 +9,7 @@ from functools import partial
 
 from bayplan.client import Client
 from bayplan.client.events import EventRecorder
+from bayplan.controllers.affinity_eviction import AffinityEvictionController
 from bayplan.controllers.attach_detach import AttachDetachController
 from bayplan.controllers.base import Controller, ControllerContext
 from bayplan.controllers.bootstrap_tokens import BootstrapSigner, TokenCleaner
@@ -91,6 +92,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     TtlController,
     TaintEvictionController,
     DeviceTaintEvictionController,
+    AffinityEvictionController,
     PodGarbageCollector,
     PersistentVolumeBinder,
     EphemeralVolumeController,
@@ -125,8 +127,8 @@ _OF_CLOUDS: tuple[type[CloudController], ...] = (
 """Controllers that need a cloud; without one they do not run."""
 CLUSTER_AUTOSCALER = "cluster-autoscaler"
 """A controller that is made, and imported, only where there are groups of nodes."""
-DISABLED_BY_DEFAULT = (BootstrapSigner.name, TokenCleaner.name)
-"""Controllers that `*` leaves out, as in kube-controller-manager."""
+DISABLED_BY_DEFAULT = (BootstrapSigner.name, TokenCleaner.name, AffinityEvictionController.name)
+"""Controllers that `*` leaves out: two as in kube-controller-manager, and one that belongs to a feature gate of Bayplan's."""
 
 
 class ControllerManager:
@@ -220,12 +222,15 @@ async def work(controller: Controller) -> None:
             queue.done(key)
 
 
-def controller_filter(names: Sequence[str]) -> Callable[[str], bool]:
-    """The meaning of `--controllers`: `*` for all but those that are off by default, `name` to enable, `-name` to disable. Raises ValueError for a name that is
-    not known."""
+def controller_filter(names: Sequence[str], settings: ControllerSettings | None = None) -> Callable[[str], bool]:
+    """The meaning of `--controllers`: `*` for all but those that are off by default, `name` to enable, `-name` to disable. Controllers of feature gates that
+    are on by the settings are on by default. Raises ValueError for a name that is not known."""
     known = {*(cls.name for cls in CONTROLLERS), CLUSTER_AUTOSCALER}
     for name in names:
         if name != "*" and name.removeprefix("-") not in known:
             raise ValueError(f"unknown controller {name.removeprefix('-')!r}; known: {', '.join(sorted(known))}")
     every = "*" in names or not names
-    return lambda name: f"-{name}" not in names and (name in names or (every and name not in DISABLED_BY_DEFAULT))
+    off = set(DISABLED_BY_DEFAULT)
+    if settings is not None and settings.affinity_during_execution:
+        off.discard(AffinityEvictionController.name)
+    return lambda name: f"-{name}" not in names and (name in names or (every and name not in off))

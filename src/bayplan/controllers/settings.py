@@ -25,6 +25,14 @@ class ControllerSettings:
     """Part of a zone's nodes (and at least three) that fail when the zone counts as partially disrupted."""
     large_cluster_size_threshold: int = 50
     """Zones with more nodes than this are large."""
+    affinity_during_execution: bool = False
+    """Whether the feature gate AffinityDuringExecution is on: then the controller runs that evicts pods whose affinity rules cease to hold."""
+    affinity_eviction_grace: float = 0.0
+    """How long such a rule may be broken before the pod is evicted, if the pod does not say it itself."""
+    affinity_eviction_rate: float = 1.0
+    """Pods per second of a zone that may be evicted for that, while the zone is healthy."""
+    secondary_affinity_eviction_rate: float = 0.1
+    """The same for a large zone that is partially disrupted; in small ones none are evicted then."""
     orphaned_pod_period: float = 20.0
     """Between two looks for pods whose node is gone."""
     terminated_pod_threshold: int = 12_500

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from bayplan.api.feature_gates import ALL_GATES
 from bayplan.api.types import core_v1
-from bayplan.cluster.settings import ClusterSettings
+from bayplan.cluster.settings import CLUSTER_API, CLUSTER_CONTROLLERS, ClusterSettings
 from bayplan.cluster.unserved import UnservedKind
 from bayplan.descheduler.report import Attempt
 from bayplan.kubelet.simulator.settings import SimulatorSettings
@@ -123,7 +124,12 @@ def simulate(
 async def _simulate(
     copy: ClusterSnapshot, actions: Sequence[Action], seconds: float | None, seed: int, config: Path | None
 ) -> Outcome:
-    settings = ClusterSettings(scheduler_config=config, cloud="")
+    settings = ClusterSettings(
+        scheduler_config=config,
+        cloud="",
+        api=replace(CLUSTER_API, feature_gates=ALL_GATES),
+        controller=replace(CLUSTER_CONTROLLERS, affinity_during_execution=True),
+    )
     nodes = SimulatorSettings(adopts=True)
     cluster = VirtualCluster(seed=seed, nodes=nodes, settings=settings, contents=revived(copy, EPOCH))
     async with cluster:
