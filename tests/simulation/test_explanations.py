@@ -515,3 +515,21 @@ def test_what_is_wrong_names_owners_and_the_schedulers_reason() -> None:
         ("PersistentVolumeClaim", "default/c"),
     ]
     assert "Insufficient cpu" in found[1].because[0]
+
+
+def test_a_pod_whose_rule_has_ceased_to_hold_has_to_leave() -> None:
+    term = core_v1.PodAffinityTerm(label_selector=selector({"app": "db"}), topology_key="kubernetes.io/hostname")
+    rules = core_v1.PodAffinity(required_during_scheduling_required_during_execution=(term,))
+    web = running("web", "n1", affinity=core_v1.Affinity(pod_affinity=rules))
+    refused = event("Pod", "web", "FailedPodAffinityEviction", "Not evicted: the budget forbids it")
+    found = why("Pod", "web", node("n1"), web, refused)
+    assert not found.good
+    assert found.answer == "runs on n1, and has to leave"
+    assert found.because == [
+        "its rule podAffinity.requiredDuringSchedulingRequiredDuringExecution[0] has ceased to hold: "
+        "no pod that it means is left in kubernetes.io/hostname=n1",
+        "Not evicted: the budget forbids it",
+    ]
+    near = running("db", "n1")
+    near.metadata.labels = {"app": "db"}
+    assert why("Pod", "web", node("n1"), web, near).good

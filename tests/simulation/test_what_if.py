@@ -252,3 +252,24 @@ class TestCommand:
     @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("5m", 300), ("1h30m", 5400), ("149d", 149 * 86400)])
     def test_times(self, text: str, seconds: float) -> None:
         assert seconds_in(text) == seconds
+
+
+@pytest.mark.parametrize("annotated", [False, True], ids=["as fields", "as an annotation"])
+def test_pods_follow_the_pod_that_they_need_during_execution(tmp_path: Path, annotated: bool) -> None:
+    term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "topology.kubernetes.io/zone"}
+    rules = {"podAffinity": {"requiredDuringSchedulingRequiredDuringExecution": [term]}}
+    web = workload("web", 2, **({} if annotated else {"affinity": rules}))
+    if annotated:
+        annotations = {"bayplan.dev/affinity-during-execution": json.dumps(rules)}
+        web["spec"]["template"]["metadata"]["annotations"] = annotations
+    first = {"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["za"]}]}
+    preferred = [{"weight": 100, "preference": first}]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    db = workload("db", 1, cpu="900m", nodeSelector={"role": "db"}, affinity=affinity)
+    nodes = [node("a1", "za", cpu="1"), node("a2", "za"), node("b1", "zb", cpu="1"), node("b2", "zb")]
+    for one in (nodes[0], nodes[2]):
+        one["metadata"]["labels"]["role"] = "db"
+    outcome = done(copy_of(tmp_path, *nodes, db, web), Drain(("a1",)))
+    moved = Counter((move.workload, move.left, move.came_to) for move in outcome.moves())
+    assert moved == {("default/Deployment/db", "a1", "b1"): 1, ("default/Deployment/web", "a2", "b2"): 2}
+    assert outcome.good

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -14,7 +15,10 @@ from bayplan.api.execution_rules import ANNOTATION, GRACE
 from bayplan.api.feature_gates import ALL_GATES
 from bayplan.api.types import core_v1, policy_v1
 from bayplan.cluster.settings import CLUSTER_API, CLUSTER_CONTROLLERS, ClusterSettings
+from bayplan.controllers.manager import ControllerManager
 from bayplan.simulation.virtual_cluster import VirtualCluster
+from bayplan.support.metrics import Registry
+from bayplan.support.randomness import SeededRandomness
 from bayplan.support.virtual_time import run
 from bayplan.testing.builders import deployment, metadata, pod, selector
 
@@ -297,3 +301,42 @@ def test_equal_seeds_give_equal_traces() -> None:
             return cluster.trace.digest()
 
     assert run(once()) == run(once())
+
+
+def test_metrics_have_the_names_of_the_proposal() -> None:
+    async def story(cluster: VirtualCluster) -> None:
+        registry = Registry()
+        randomness = SeededRandomness("metrics")
+        manager = ControllerManager(
+            cluster.client,
+            clock=cluster.clock,
+            randomness=randomness,
+            root_ca="",
+            enabled=lambda name: name == "affinity-eviction-controller",
+            settings=replace(CLUSTER_CONTROLLERS, affinity_eviction_rate=100.0),
+            metrics=registry,
+        )
+        task = asyncio.ensure_future(manager.run())
+        await label(cluster, "node-1", disk="ssd")
+        await web(cluster, 2, ON_SSD, annotated=True)
+        await cluster.client.create(
+            policy_v1.PodDisruptionBudget(
+                metadata=metadata("web", "default"),
+                spec=policy_v1.PodDisruptionBudgetSpec(min_available=1, selector=selector({"app": "web"})),
+            )
+        )
+        await cluster.advance(seconds=10)
+        await label(cluster, "node-1", disk=None)
+        await cluster.advance(minutes=1)
+        text = registry.render().decode()
+        (stays,) = [one for one in await pods_of(cluster) if one.spec.node_name]
+        assert "evictions_node_affinity_total 1.0" in text
+        assert "evictions_pod_affinity_total 0.0" in text
+        assert f'pod_failed_eviction_node_affinity_total{{pod="default/{stays.metadata.name}"}}' in text
+        await cluster.client.delete(core_v1.Pod, stays.metadata.name, "default")
+        await cluster.advance(minutes=1)
+        assert f'pod="default/{stays.metadata.name}"' not in registry.render().decode()
+        task.cancel()
+        await asyncio.wait([task])
+
+    played(story, how=settings(gate=False))

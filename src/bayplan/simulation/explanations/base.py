@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from msgspec.structs import replace
+
+from bayplan.api.codec import with_metadata
 from bayplan.api.types import core_v1
+from bayplan.controllers.affinity_eviction_index import ExecutionIndex
 from bayplan.controllers.base import controller_of
 from bayplan.simulation.snapshots.snapshot import KINDS, ClusterSnapshot
 
@@ -86,6 +90,18 @@ class Facts:
         found: dict[str, list[core_v1.Pod]] = {}
         for pod in self.copy.of("Pod"):
             found.setdefault(pod.spec.node_name, []).append(pod)
+        return found
+
+    @cached_property
+    def execution(self) -> ExecutionIndex:
+        """The rules of running pods that hold during execution."""
+        found = ExecutionIndex()
+        for namespace in self.copy.of("Namespace"):
+            found.set_namespace(namespace.metadata.name, namespace.metadata.labels)
+        for node in self.copy.of("Node"):
+            found.set_node(node.metadata.name, node.metadata.labels)
+        for pod in self.copy.of("Pod"):
+            found.set_pod(with_metadata(pod, replace(pod.metadata, namespace=home_of("Pod", pod))))
         return found
 
     @cached_property

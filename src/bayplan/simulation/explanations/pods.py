@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from bayplan.api.execution_rules import KINDS
 from bayplan.api.simulated_nodes import is_simulated
 from bayplan.api.types import core_v1
 from bayplan.controllers.base import controller_of
@@ -119,6 +120,7 @@ def _explain_bound(facts: Facts, pod: core_v1.Pod, found: Explanation) -> None:
     ready = condition(pod, "Ready")
     if pod.status.phase == "Running" and ready is not None and ready.status != "True":
         _explain_not_ready(facts, pod, found)
+    _explain_broken_rules(facts, pod, found)
     for status in pod.status.container_statuses:
         last = status.last_state.terminated
         if status.restart_count and last is not None and last.exit_code:
@@ -126,6 +128,18 @@ def _explain_bound(facts: Facts, pod: core_v1.Pod, found: Explanation) -> None:
                 f"container {status.name} was restarted ({status.restart_count} restarts): the last time it {_ended(last)}"
             )
             found.advice.append(_logs(pod, status, previous=True))
+
+
+def _explain_broken_rules(facts: Facts, pod: core_v1.Pod, found: Explanation) -> None:
+    """Rules that hold during execution and do not hold: the pod will be evicted, or waits for a budget that lets it go."""
+    broken = facts.execution.broken(key_of(pod))
+    if not broken:
+        return
+    found.answer, found.good = f"runs on {pod.spec.node_name}, and has to leave", False
+    found.because += [f"its rule {one.rule.name} has ceased to hold: {one.why}" for one in broken]
+    reasons = [f"Failed{kind[0].upper()}{kind[1:]}Eviction" for kind in KINDS]
+    if refused := facts.last_message("Pod", pod, reasons):
+        found.because.append(refused)
 
 
 def _explain_container(facts: Facts, pod: core_v1.Pod, status: core_v1.ContainerStatus, found: Explanation) -> None:
