@@ -258,7 +258,8 @@ class TestCommand:
 def test_pods_follow_the_pod_that_they_need_during_execution(tmp_path: Path, annotated: bool) -> None:
     term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "topology.kubernetes.io/zone"}
     rules = {"podAffinity": {"requiredDuringSchedulingRequiredDuringExecution": [term]}}
-    web = workload("web", 2, **({} if annotated else {"affinity": rules}))
+    spec: dict[str, Any] = {} if annotated else {"affinity": rules}
+    web = workload("web", 2, **spec)
     if annotated:
         annotations = {"bayplan.dev/affinity-during-execution": json.dumps(rules)}
         web["spec"]["template"]["metadata"]["annotations"] = annotations
