@@ -23,6 +23,7 @@ from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.extenders.protocol import Extender, Questions, unasked
 from bayplan.scheduler.extenders.steps import decision_of
 from bayplan.scheduler.framework.events import Action, ClusterEvent, EventHint
+from bayplan.scheduler.framework.extension_points import GroupedQueueSortPlugin, PreEnqueuePlugin
 from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.framework.verdicts import Reject, Status
 from bayplan.scheduler.framework.waiting import WaitingPods
@@ -79,13 +80,16 @@ class SchedulerCore:
         }
         self.decisions: deque[Decision] = deque(maxlen=DECISIONS_KEPT)
         first = next(iter(self.cycles.values())).profile
+        sorter = first.queue_sort[0]
         self.queue = SchedulingQueue(
             clock,
-            first.queue_sort[0].sort_key,
+            sorter.sort_key,
             self._hints(),
             self._gated_by,
             settings.pod_initial_backoff_seconds,
             settings.pod_max_backoff_seconds,
+            groups=sorter if isinstance(sorter, GroupedQueueSortPlugin) else None,
+            asked_again=self._asked_again,
         )
 
     def measure(self, meter: Meter) -> None:
@@ -103,6 +107,11 @@ class SchedulerCore:
         cycle = self._cycle(pod)
         gate = cycle.profile.gate(pod) if cycle is not None else None
         return gate[0] if gate is not None else None
+
+    def _asked_again(self, pod: PodInfo, plugin: str) -> float | None:
+        cycle = self._cycle(pod)
+        gate = cycle.profile.plugins.get(plugin) if cycle is not None else None
+        return gate.asked_again(pod) if isinstance(gate, PreEnqueuePlugin) else None
 
     def _cycle(self, pod: PodInfo) -> Cycle | None:
         return self.cycles.get(pod.pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME)

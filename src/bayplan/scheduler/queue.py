@@ -20,6 +20,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from bayplan.scheduler.active_pods import ActivePods, Groups
 from bayplan.scheduler.framework.events import ClusterEvent, EventHint
 from bayplan.scheduler.in_flight import InFlight
 from bayplan.scheduler.queued_pod import ACTIVE, BACKOFF, GATED, IN_FLIGHT, UNSCHEDULABLE, Clock, QueuedPod
@@ -32,6 +33,8 @@ MAX_BACKOFF: Final = 10.0
 FLUSH_AFTER: Final = 300.0
 """Seconds after which an unschedulable pod is tried again, whatever happened."""
 
+_SHORTEST: Final = 0.001
+"""Seconds between two looks at a gate, at least: clocks are not exact."""
 _MOST_HOPELESS: Final = 4096
 """Shapes remembered as hopeless; forgetting one costs an attempt."""
 
@@ -56,7 +59,11 @@ class SchedulingQueue:
         gate: Gate,
         initial_backoff: float = INITIAL_BACKOFF,
         max_backoff: float = MAX_BACKOFF,
+        *,
+        groups: Groups | None = None,
+        asked_again: Callable[[PodInfo, str], float | None] = lambda pod, plugin: None,
     ) -> None:
+        """groups: how active pods are grouped, if they are. asked_again: seconds until a gate (by its plugin) may open by itself; None if only events open it."""
         self.incoming: Incoming | None = None
         """Told when a pod comes to a place because of an event; None if nobody wants to know."""
         self._clock = clock
@@ -66,9 +73,13 @@ class SchedulingQueue:
         self._initial_backoff = initial_backoff
         self._max_backoff = max_backoff
         self._pods: dict[str, QueuedPod] = {}
-        self._active: list[tuple[tuple[float, ...], int, int, str]] = []
+        self._active = ActivePods(groups)
+        self._is_grouped = groups is not None
+        self._asked_again = asked_again
+        self._gated: list[tuple[float, int, str]] = []
+        """Gated pods that are looked at again at a certain time."""
         self._backoff: list[tuple[float, int, str]] = []
-        self._early: list[tuple[int, tuple[float, ...], int, str]] = []
+        self._early = ActivePods(groups)
         """Pods in back-off that may be tried as soon as no pod is active: by the second in which it ends, then in order."""
         self._hopeless: set[PodShape] = set()
         """Shapes of which a pod was rejected since the last event that might help them."""
@@ -104,8 +115,8 @@ class SchedulingQueue:
         return dict(self._counts)
 
     def next_wake(self) -> float | None:
-        """When (monotonic seconds) the next back-off or flush is due; None if nothing is."""
-        times = [heap[0][0] for heap in (self._backoff, self._flush) if heap]
+        """When (monotonic seconds) the next back-off, flush or gate is due; None if nothing is."""
+        times = [heap[0][0] for heap in (self._backoff, self._flush, self._gated) if heap]
         return min(times) if times else None
 
     # Pods come and go
@@ -164,8 +175,11 @@ class SchedulingQueue:
     def pop(self) -> QueuedPod | None:
         """The next pod to schedule, None if none is ready. It is in flight until `done` or `reject`."""
         self._advance()
-        while self._active:
-            _, _, stamp, key = heapq.heappop(self._active)
+        while self._early.precedes(self._active):
+            if (early := self._next_early()) is not None:
+                return early
+        while (entry := self._active.pop()) is not None:
+            stamp, key = entry
             queued = self._pods.get(key)
             if queued is None or queued.stamp != stamp or queued.place != ACTIVE:
                 continue
@@ -175,16 +189,25 @@ class SchedulingQueue:
     def _pop_early(self) -> QueuedPod | None:
         """A pod whose back-off is not over, since there is nothing else to do."""
         while self._early:
-            _, _, stamp, key = heapq.heappop(self._early)
-            queued = self._pods.get(key)
-            if queued is None or queued.stamp != stamp or queued.place != BACKOFF:
-                continue
-            if queued.pod.shape in self._hopeless:
-                continue
-            if self._gate(queued.pod) is None:
-                return self._take(queued)
-            self._leave(queued)
-            self._enter(queued, self._clock.monotonic())
+            if (queued := self._next_early()) is not None:
+                return queued
+        return None
+
+    def _next_early(self) -> QueuedPod | None:
+        """The next pod in back-off that may be tried; None if it may not be tried now."""
+        stamp, key = self._early.pop() or (0, "")
+        queued = self._pods.get(key)
+        if queued is None or queued.stamp != stamp or queued.place != BACKOFF:
+            return None
+        if queued.pod.shape in self._hopeless:
+            if self._is_grouped:  # the next event helps it as it helps those of other groups
+                self._leave(queued)
+                self._put_unschedulable(queued, self._clock.monotonic())
+            return None
+        if self._gate(queued.pod) is None:
+            return self._take(queued)
+        self._leave(queued)
+        self._enter(queued, self._clock.monotonic())
         return None
 
     def release(self, key: str, *, again: bool = False) -> None:
@@ -309,14 +332,16 @@ class SchedulingQueue:
         self._move(queued, GATED, now)
         queued.rejected_by = (plugin,)
         self.waiting.add(queued)
+        seconds = self._asked_again(queued.pod, plugin)
+        if seconds is not None:
+            heapq.heappush(self._gated, (now + max(seconds, _SHORTEST), queued.stamp, queued.pod.key))
 
     def _requeue(self, queued: QueuedPod, now: float, *, early: bool = True) -> None:
         """To back-off if that is not over, else on to the active queue. `early`: it need not sit out its back-off."""
         if queued.ready_at > now:
             self._move(queued, BACKOFF, now)
             if early:
-                entry = (int(queued.ready_at), queued.sort_key, queued.stamp, queued.pod.key)
-                heapq.heappush(self._early, entry)
+                self._early.push((int(queued.ready_at), *queued.sort_key), queued.stamp, queued.pod)
             heapq.heappush(self._backoff, (queued.ready_at, queued.stamp, queued.pod.key))
         else:
             self._enter(queued, now)
@@ -324,7 +349,7 @@ class SchedulingQueue:
     def _put_active(self, queued: QueuedPod, now: float) -> None:
         self._move(queued, ACTIVE, now)
         queued.rejected_by = ()
-        heapq.heappush(self._active, (queued.sort_key, queued.stamp, queued.stamp, queued.pod.key))
+        self._active.push(queued.sort_key, queued.stamp, queued.pod)
 
     def _put_unschedulable(self, queued: QueuedPod, now: float) -> None:
         self._move(queued, UNSCHEDULABLE, now)
@@ -350,7 +375,11 @@ class SchedulingQueue:
     def _advance(self) -> None:
         """Let back-offs and waits that are over end."""
         now = self._clock.monotonic()
-        due = ((self._backoff, BACKOFF, "BackoffComplete"), (self._flush, UNSCHEDULABLE, "UnschedulableTimeout"))
+        due = (
+            (self._backoff, BACKOFF, "BackoffComplete"),
+            (self._flush, UNSCHEDULABLE, "UnschedulableTimeout"),
+            (self._gated, GATED, "GateTimeout"),
+        )
         for heap, place, event in due:
             while heap and heap[0][0] <= now:
                 _, stamp, key = heapq.heappop(heap)

@@ -92,7 +92,11 @@ class PreEnqueuePlugin(Plugin, ABC):
 
     @abstractmethod
     def pre_enqueue(self, pod: PodInfo) -> Reject | None:
-        """None to let the pod in. Must be cheap: it is asked at every change of the pod."""
+        """None to let the pod in. Must be cheap: it is asked at every change of the pod, and before each attempt."""
+
+    def asked_again(self, pod: PodInfo) -> float | None:
+        """Seconds after which the verdict on a pod that was kept out may change without any event; None if it does not."""
+        return None
 
 
 class QueueSortPlugin(Plugin, ABC):
@@ -101,6 +105,18 @@ class QueueSortPlugin(Plugin, ABC):
     @abstractmethod
     def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[float, ...]:
         """Pods with smaller keys are scheduled first. `queued_at`: seconds, when the pod entered the queue."""
+
+
+class GroupedQueueSortPlugin(QueueSortPlugin, ABC):
+    """Orders groups of pods as things are whenever a pod is taken; within a group the keys count, of equal groups as well."""
+
+    @abstractmethod
+    def group_of(self, pod: PodInfo) -> Hashable:
+        """The group of a pod; it does not change while the pod waits, unless the pod changes."""
+
+    @abstractmethod
+    def rank(self, group: Hashable) -> tuple[float, ...]:
+        """A pod of the group with the lowest rank is next. Asked about each group with active pods, at every attempt."""
 
 
 class PreFilterPlugin(Plugin, ABC):
