@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, cast
 
 from bayplan.scheduler.configuration.older_names import OLDER_NAMES
-from bayplan.scheduler.framework import arguments
+from bayplan.scheduler.framework import arguments, extra_arguments
 from bayplan.scheduler.framework.extension_points import Plugin
 
 if TYPE_CHECKING:
@@ -71,7 +71,16 @@ FOR_OLDER_NAMES: Final = (
 )
 """Plugins that no default profile has."""
 
-_BY_NAME: Final = {entry.name: entry for entry in (*DEFAULT_PLUGINS, *FOR_OLDER_NAMES)}
+EXTRA_PLUGINS: Final = (
+    Entry("TenantFairness", "extra.tenant_fairness", 0, extra_arguments.TenantFairnessArgs),
+    Entry("EarliestDeadline", "extra.earliest_deadline", 0, extra_arguments.EarliestDeadlineArgs),
+    Entry("DataLocality", "extra.data_locality", 0, extra_arguments.DataLocalityArgs),
+    Entry("Interference", "extra.interference", 0, extra_arguments.InterferenceArgs),
+    Entry("TimeSlots", "extra.time_slots", 0, extra_arguments.TimeSlotsArgs),
+)
+"""Plugins that kube-scheduler does not have, for profiles that name them."""
+
+_BY_NAME: Final = {entry.name: entry for entry in (*DEFAULT_PLUGINS, *FOR_OLDER_NAMES, *EXTRA_PLUGINS)}
 
 
 @lru_cache(maxsize=1)

@@ -24,6 +24,8 @@ from bayplan.scheduler.configuration.arguments import (
     only_known,
     sequence,
 )
+from bayplan.scheduler.configuration.extra_arguments import FIELDS as EXTRA_FIELDS
+from bayplan.scheduler.configuration.extra_arguments import READERS as EXTRA_READERS
 from bayplan.scheduler.configuration.older_names import OLDER_NAMES, REMOVED_IN_V1
 from bayplan.scheduler.configuration.settings import (
     DEFAULT_MULTI_POINT,
@@ -283,11 +285,13 @@ def _plugin_config(items: list[Any], path: str, newer: bool, errors: Errors) -> 
         args = mapping(item.get("args") or {}, f"{where}.args")
         older = OLDER_NAMES.get(name)
         target = older.plugin if older is not None else name
-        reader = READERS.get(target)
+        reader = READERS.get(target) or EXTRA_READERS.get(target)
         if reader is None:
             configured[name] = args
             continue
-        known = FIELDS[target] - ({"ignorePreferredTermsOfExistingPods"} if not newer else set())
+        known = (FIELDS.get(target) or EXTRA_FIELDS[target]) - (
+            {"ignorePreferredTermsOfExistingPods"} if not newer else set()
+        )
         only_known(args, known | {"apiVersion", "kind"}, f"{where}.args")
         configured[name] = reader(args, f"{where}.args", errors)
     return configured
