@@ -21,7 +21,8 @@ def test_every_annotation_in_the_source_is_listed() -> None:
     for path in Path(bayplan.__file__).parent.rglob("*.py"):
         if path.name != "annotations.py":
             found |= set(re.findall(r"bayplan\.dev/([a-z][a-z-]+)", path.read_text()))
-    listed = {re.sub(r"\[.*", "", each.name).partition("/")[2] for each in ANNOTATIONS}
+    names = [each.name for each in ANNOTATIONS if each.name.startswith("bayplan.dev/")]
+    listed = {re.sub(r"\[.*", "", name).partition("/")[2] for name in names}
     assert found - OTHERS == listed
 
 
