@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 
 from benchmarks import (
+    affinity_eviction,
     api_server,
     controllers,
     dns,
@@ -31,6 +32,7 @@ BENCHMARKS: dict[str, Callable[[bool], Iterator[Figure]]] = {
     "updates": updates.run,
     "overload": overload.run,
     "controllers": controllers.run,
+    "affinity-eviction": affinity_eviction.run,
     "simulation": simulation.run,
     "up": end_to_end.run_up,
     "split": end_to_end.run_split,
