@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +19,9 @@ from bayplan.api.quota.scopes import Requirement, pod_matches
 from bayplan.api.types import core_v1
 from bayplan.apiserver.requests import Request, Response, User
 from bayplan.apiserver.settings import ApiServerSettings
+from bayplan.store.interface import Store
+from bayplan.store.url import open_store
+from bayplan.support.clock import SystemClock
 from tests.apiserver.serving import new_api
 
 ADMIN = User("admin", ("system:masters",))
@@ -46,11 +50,11 @@ RULES: dict[str, Any] = {
 }
 
 
-def served(story: Callable[[Send], Awaitable[None]], *, gate: bool) -> None:
+def served(story: Callable[[Send], Awaitable[None]], *, gate: bool, store: Store | None = None) -> None:
     async def run() -> None:
         gates = ALL_GATES if gate else frozenset()
         settings = ApiServerSettings(feature_gates=gates, disable_admission_plugins=("ServiceAccount",))
-        server = new_api(settings=settings)
+        server = new_api(store, settings)
         await server.open()
 
         async def send(
@@ -266,6 +270,37 @@ def test_terms_that_look_into_other_namespaces_count_for_quotas_in_these_fields_
     scope = Requirement(scope_name="CrossNamespacePodAffinity", operator="Exists")
     assert pod_matches(from_tree(core_v1.Pod, pod(podAffinity={REQUIRED: [there]})), scope)
     assert not pod_matches(from_tree(core_v1.Pod, pod(podAffinity={REQUIRED: [NEAR]})), scope)
+
+
+def test_objects_keep_the_fields_when_the_gate_is_switched_off_again(tmp_path: Path) -> None:
+    def store() -> Store:
+        return open_store(f"sqlite:{tmp_path}/store.db", clock=SystemClock())
+
+    async def with_gate(send: Send) -> None:
+        assert (await send("POST", PODS, pod(**RULES))).code == 201
+
+    async def without(send: Send) -> None:
+        read = await send("GET", f"{PODS}/p")
+        assert affinity_of(read) == RULES
+        labels = {"metadata": {"labels": {"a": "b"}}}
+        for form in (MERGE, STRATEGIC):
+            patched = await send("PATCH", f"{PODS}/p", labels, form)
+            assert patched.code == 200, patched.body
+            assert affinity_of(patched) == RULES
+
+    served(with_gate, gate=True, store=store())
+    served(without, gate=False, store=store())
+
+
+def test_equal_creates_that_ignore_unknown_fields_drop_them_each_time() -> None:
+    async def story(send: Send) -> None:
+        for number in range(5):
+            one = pod(f"p-{number}", nodeAffinity={REQUIRED: SSD})
+            created = await send("POST", PODS, one, fieldValidation="Ignore")
+            assert affinity_of(created) == {"nodeAffinity": {}}
+            assert not created.warnings
+
+    served(story, gate=False)
 
 
 def test_old_keys_of_taints_and_tolerations_get_a_warning_that_names_todays() -> None:

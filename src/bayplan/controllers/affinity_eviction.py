@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from bayplan.api.errors import ApiError
 from bayplan.api.execution_rules import annotation_errors, grace_of
 from bayplan.api.types import core_v1
+from bayplan.client.errors import TransportError
 from bayplan.controllers.affinity_eviction_index import Broken, ExecutionIndex
 from bayplan.controllers.affinity_eviction_metrics import AffinityEvictionMetrics
 from bayplan.controllers.affinity_eviction_rules import OwnerBackOff, eviction_rate, retry_delay
@@ -165,6 +166,9 @@ class AffinityEvictionController(Controller):
         metadata, rule = pod.metadata, broken.rule
         try:
             await self.client.evict(metadata.namespace, metadata.name, uid=metadata.uid)
+        except TransportError:
+            self.queue.add_rate_limited(key_of(pod))
+            return
         except ApiError as error:
             if error.code in (_NOT_FOUND, _CONFLICT):
                 self.queue.add_rate_limited(key_of(pod))

@@ -11,19 +11,28 @@ from typing import Any
 import pytest
 
 from bayplan.api.codec import from_tree
+from bayplan.api.errors import ApiError
 from bayplan.api.execution_rules import ANNOTATION, GRACE
 from bayplan.api.feature_gates import ALL_GATES
-from bayplan.api.types import core_v1, policy_v1
+from bayplan.api.types import apps_v1, core_v1, meta_v1, policy_v1
+from bayplan.client.errors import TransportError
 from bayplan.cluster.settings import CLUSTER_API, CLUSTER_CONTROLLERS, ClusterSettings
 from bayplan.controllers.manager import ControllerManager
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import SeededRandomness
 from bayplan.support.virtual_time import run
-from bayplan.testing.builders import deployment, metadata, pod, selector
+from bayplan.testing.builders import deployment, metadata, pod, selector, template
+from tests.client.transports import Spoiler
 
 REQUIRED = "requiredDuringSchedulingRequiredDuringExecution"
 PREFERRED = "preferredDuringSchedulingRequiredDuringExecution"
+
+
+def error_of(code: int, reason: str) -> ApiError:
+    return ApiError(meta_v1.Status(status="Failure", code=code, reason=reason, message="so it is"))
+
+
 SSD: dict[str, Any] = {
     "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]
 }
@@ -301,6 +310,57 @@ def test_equal_seeds_give_equal_traces() -> None:
             return cluster.trace.digest()
 
     assert run(once()) == run(once())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(TransportError("no route"), id="no answer"),
+        pytest.param(error_of(409, "Conflict"), id="a conflict"),
+        pytest.param(error_of(500, "InternalError"), id="an error of the server"),
+    ],
+)
+def test_an_eviction_that_goes_wrong_is_asked_for_again(error: Exception) -> None:
+    async def main() -> None:
+        spoiler = Spoiler("POST", "/eviction", error)
+        async with VirtualCluster(nodes=2, settings=settings(), transport=spoiler.over) as cluster:
+            await label(cluster, "node-1", disk="ssd")
+            await web(cluster, 3, ON_SSD)
+            await label(cluster, "node-2", disk="ssd")
+            await label(cluster, "node-1", disk=None)
+            await cluster.eventually(lambda: are_ready(cluster, 3, "node-2"))
+
+    run(main())
+
+
+@pytest.mark.parametrize("annotated", [False, True], ids=["as fields", "as an annotation"])
+def test_daemons_run_where_their_rules_hold_and_do_not_come_back_elsewhere(annotated: bool) -> None:
+    async def story(cluster: VirtualCluster) -> None:
+        made = apps_v1.DaemonSet(
+            metadata=metadata("agent", "default"),
+            spec=apps_v1.DaemonSetSpec(selector=selector({"app": "agent"}), template=template({"app": "agent"})),
+        )
+        if annotated:
+            made.spec.template.metadata.annotations = {ANNOTATION: json.dumps(ON_SSD)}
+        else:
+            made.spec.template.spec.affinity = from_tree(core_v1.Affinity, ON_SSD)
+        await label(cluster, "node-1", disk="ssd")
+        await label(cluster, "node-2", disk="ssd")
+        await cluster.client.create(made)
+        await cluster.advance(minutes=1)
+        assert await places(cluster) == ["node-1", "node-2"]
+        await label(cluster, "node-1", disk=None)
+        await cluster.advance(minutes=5)
+        assert await places(cluster) == ["node-2"]
+        assert len(await events(cluster, "SuccessfulCreate")) == 2, "nothing is made for a node that lost its label"
+        await label(cluster, "node-1", disk="ssd")
+        await cluster.advance(minutes=1)
+        assert await places(cluster) == ["node-1", "node-2"]
+
+    async def places(cluster: VirtualCluster) -> list[str]:
+        return sorted(one.spec.node_name for one in await pods_of(cluster, "agent"))
+
+    played(story)
 
 
 def test_metrics_have_the_names_of_the_proposal() -> None:

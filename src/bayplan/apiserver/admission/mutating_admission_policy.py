@@ -103,16 +103,17 @@ def _follow(
             continue
         if new != tree:
             changed = True
-            take_over(request, _decoded(new, one.kind), one.kind)
+            take_over(request, _decoded(request, new, one.kind), one.kind)
     if not policy.compiled.ignores_failures:
         failures += [_Failure(f"{shown} {text}", _INVALID) for text in problems]
     return applies, changed
 
 
-def _decoded(tree: Tree, kind: Kind) -> Any:
+def _decoded(request: AdmissionRequest, tree: Tree, kind: Kind) -> Any:
     """An object of a tree. Raises ApiError (500) for what is none of the kind."""
+    gates = request.call.context.settings.feature_gates
     try:
-        return decode_reporting(kind.type, encode(tree))[0]
+        return decode_reporting(kind.type, encode(tree), gates)[0]
     except DecodeError as error:
         raise internal_error(str(error)) from error
 
