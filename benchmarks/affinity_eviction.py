@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from bayplan.api.codec import from_tree
 from bayplan.api.types import core_v1
-from bayplan.controllers.affinity_eviction_index import ExecutionIndex
+from bayplan.controllers.nodes.affinity_eviction_index import ExecutionIndex
 from bayplan.testing.builders import pod
 from benchmarks.figures import Figure
 

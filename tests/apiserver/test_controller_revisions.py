@@ -7,7 +7,7 @@ import json
 
 from bayplan.api.types import apps_v1, core_v1, meta_v1
 from bayplan.apiserver.requests import Request
-from bayplan.controllers.revisions import data_of
+from bayplan.controllers.workloads.revisions import data_of
 from tests.apiserver.serving import ADMIN, opened
 
 PATH = "/apis/apps/v1/namespaces/default/controllerrevisions"

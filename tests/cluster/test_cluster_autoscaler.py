@@ -12,10 +12,10 @@ import pytest
 from bayplan.api.node_groups import GROUP_LABEL
 from bayplan.api.types import apps_v1, core_v1, meta_v1, policy_v1
 from bayplan.cluster.autoscaling import sandbox_maker
-from bayplan.controllers import cluster_autoscaler_plan
-from bayplan.controllers.cluster_autoscaler_expanders import LEAST_WASTE, MOST_PODS, choose
-from bayplan.controllers.cluster_autoscaler_plan import Growth, Limits, View, removable
-from bayplan.controllers.cluster_autoscaler_rules import (
+from bayplan.controllers.autoscaling import cluster_autoscaler_plan
+from bayplan.controllers.autoscaling.cluster_autoscaler_expanders import LEAST_WASTE, MOST_PODS, choose
+from bayplan.controllers.autoscaling.cluster_autoscaler_plan import Growth, Limits, View, removable
+from bayplan.controllers.autoscaling.cluster_autoscaler_rules import (
     SAFE_TO_EVICT,
     SAFE_VOLUMES,
     SCALE_DOWN_DISABLED,
@@ -29,7 +29,7 @@ from bayplan.controllers.cluster_autoscaler_rules import (
     utilization,
     why_not,
 )
-from bayplan.controllers.cluster_autoscaler_status import status_of
+from bayplan.controllers.autoscaling.cluster_autoscaler_status import status_of
 from bayplan.controllers.settings import ControllerSettings
 from bayplan.kubelet.simulator.groups import parse_group, template_node
 from bayplan.support.timestamps import parse_rfc3339

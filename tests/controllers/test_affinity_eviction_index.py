@@ -11,7 +11,7 @@ import pytest
 from bayplan.api.codec import from_tree
 from bayplan.api.execution_rules import ANNOTATION
 from bayplan.api.types import core_v1
-from bayplan.controllers.affinity_eviction_index import ExecutionIndex
+from bayplan.controllers.nodes.affinity_eviction_index import ExecutionIndex
 from bayplan.testing.builders import changed, pod
 
 REQUIRED = "requiredDuringSchedulingRequiredDuringExecution"

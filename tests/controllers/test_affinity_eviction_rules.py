@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bayplan.controllers.affinity_eviction_rules import OwnerBackOff, eviction_rate, retry_delay
-from bayplan.controllers.node_zones import FULL, NORMAL, PARTIAL
+from bayplan.controllers.nodes.affinity_eviction_rules import OwnerBackOff, eviction_rate, retry_delay
+from bayplan.controllers.nodes.node_zones import FULL, NORMAL, PARTIAL
 from bayplan.controllers.settings import ControllerSettings
 
 SETTINGS = ControllerSettings(

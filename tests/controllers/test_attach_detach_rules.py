@@ -5,7 +5,7 @@ import pytest
 from bayplan.api.codec import from_tree
 from bayplan.api.types import core_v1, storage_v1
 from bayplan.api.volume_attachments import attachment_name
-from bayplan.controllers import attach_detach_rules as rules
+from bayplan.controllers.volumes import attach_detach_rules as rules
 
 HANDLE = {"driver": "csi.example.com", "volumeHandle": "vol"}
 NAME = "kubernetes.io/csi/csi.example.com^vol"

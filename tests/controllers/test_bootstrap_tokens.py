@@ -6,7 +6,7 @@ import pytest
 
 from bayplan.api.codec import from_tree
 from bayplan.api.types import core_v1
-from bayplan.controllers import bootstrap_tokens as tokens
+from bayplan.controllers.access import bootstrap_tokens as tokens
 
 NOW = 1767225600.0  # 2026-01-01
 

@@ -11,7 +11,7 @@ from cryptography.x509.oid import NameOID
 
 from bayplan.api.codec import from_tree
 from bayplan.api.types import certificates_v1
-from bayplan.controllers import certificate_rules as rules
+from bayplan.controllers.access import certificate_rules as rules
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 SERVING, CLIENT = ["digital signature", "server auth"], ["digital signature", "client auth"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.types import meta_v1, rbac_v1
-from bayplan.controllers.cluster_role_aggregation import gathered_rules
+from bayplan.controllers.access.cluster_role_aggregation import gathered_rules
 
 
 def rule(resource: str) -> rbac_v1.PolicyRule:

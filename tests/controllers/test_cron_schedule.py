@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from bayplan.controllers.cron_schedule import missed, parse, zone_of
+from bayplan.controllers.workloads.cron_schedule import missed, parse, zone_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
 

@@ -10,8 +10,8 @@ import pytest
 
 from bayplan.api.codec import from_tree
 from bayplan.api.types import batch_v1
-from bayplan.controllers.cron_schedule import parse
-from bayplan.controllers.cronjob import SCHEDULED, Plan, decide, new_job, surplus
+from bayplan.controllers.workloads.cron_schedule import parse
+from bayplan.controllers.workloads.cronjob import SCHEDULED, Plan, decide, new_job, surplus
 from bayplan.support.timestamps import parse_rfc3339
 
 CREATED = "2026-01-01T00:00:00Z"

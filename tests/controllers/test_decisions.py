@@ -8,13 +8,13 @@ import pytest
 
 from bayplan.api.kinds import DEFAULT_KINDS
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.controllers.endpoints import subsets_of
+from bayplan.controllers.cleanup.garbage_collector_rules import FOREGROUND, Graph, Verdict, verdict
 from bayplan.controllers.expectations import TIMEOUT, Expectations
-from bayplan.controllers.garbage_collector_rules import FOREGROUND, Graph, Verdict, verdict
-from bayplan.controllers.node_lifecycle import unknown_conditions, wanted_taints
+from bayplan.controllers.networking.endpoints import subsets_of
+from bayplan.controllers.nodes.node_lifecycle import unknown_conditions, wanted_taints
+from bayplan.controllers.nodes.taint_eviction import eviction_time
 from bayplan.controllers.pods import claims_of
-from bayplan.controllers.taint_eviction import eviction_time
-from bayplan.controllers.volume_protection import holds_claim
+from bayplan.controllers.volumes.volume_protection import holds_claim
 from bayplan.testing.clock import ManualClock
 
 NOW = 1_767_225_600.0

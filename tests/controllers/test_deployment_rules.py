@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayplan.api.types import apps_v1
-from bayplan.controllers import deployment_rules as rules
+from bayplan.controllers.workloads import deployment_rules as rules
 from bayplan.support.timestamps import parse_rfc3339
 from bayplan.testing.builders import (
     CREATED,

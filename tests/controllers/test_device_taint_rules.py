@@ -6,7 +6,7 @@ import pytest
 
 from bayplan.api.codec import from_tree
 from bayplan.api.types import resource_v1
-from bayplan.controllers import device_taint_rules as rules
+from bayplan.controllers.nodes import device_taint_rules as rules
 
 BORN, BIRTH = "2026-01-01T00:00:00Z", 1767225600.0
 NOW = BIRTH + 100

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bayplan.api.types import core_v1
-from bayplan.controllers.endpoints import subsets_of, truncated
-from bayplan.controllers.service_pods import target_port
+from bayplan.controllers.networking.endpoints import subsets_of, truncated
+from bayplan.controllers.networking.service_pods import target_port
 from bayplan.testing.builders import CREATED, container, pod, pod_status, service
 
 Shape = list[tuple[list[str], list[str], list[tuple[str, int, str]]]]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from bayplan.api.codec import from_tree
 from bayplan.api.types import core_v1, discovery_v1, meta_v1
-from bayplan.controllers import endpointslice_mirroring as mirroring
-from bayplan.controllers import endpointslice_rules as rules
+from bayplan.controllers.networking import endpointslice_mirroring as mirroring
+from bayplan.controllers.networking import endpointslice_rules as rules
 from bayplan.testing.builders import pod, pod_status, service
 
 SHAPE: rules.Shape = ("IPv4", (("http", 80, "TCP", None),))

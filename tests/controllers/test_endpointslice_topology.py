@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from bayplan.api.types import core_v1, discovery_v1, meta_v1
-from bayplan.controllers import endpointslice_rules as rules
-from bayplan.controllers import endpointslice_topology as topology
+from bayplan.controllers.networking import endpointslice_rules as rules
+from bayplan.controllers.networking import endpointslice_topology as topology
 from bayplan.testing.builders import node, pod, pod_status, service
 
 ZONE = "topology.kubernetes.io/zone"

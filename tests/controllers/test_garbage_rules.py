@@ -6,8 +6,16 @@ import pytest
 
 from bayplan.api.kinds import DEFAULT_KINDS
 from bayplan.api.types import apps_v1, core_v1, meta_v1
-from bayplan.controllers.garbage_collector_rules import FOREGROUND, ORPHAN, Graph, Node, Verdict, unblocked, verdict
-from bayplan.controllers.pod_garbage_collector import lost_with_node, surplus, unscheduled_terminating
+from bayplan.controllers.cleanup.garbage_collector_rules import (
+    FOREGROUND,
+    ORPHAN,
+    Graph,
+    Node,
+    Verdict,
+    unblocked,
+    verdict,
+)
+from bayplan.controllers.cleanup.pod_garbage_collector import lost_with_node, surplus, unscheduled_terminating
 from bayplan.testing.builders import CREATED, node, owner, pod, pod_status, replica_set, taint
 
 PODS = DEFAULT_KINDS.of_type(core_v1.Pod)

@@ -7,7 +7,7 @@ import pytest
 from bayplan.api.types import autoscaling_v2
 from bayplan.api.types.autoscaling_v2 import HPAScalingPolicy as Policy
 from bayplan.api.types.autoscaling_v2 import HPAScalingRules as Rules
-from bayplan.controllers.hpa_behavior import History, Sample, Wish, normalize
+from bayplan.controllers.autoscaling.hpa_behavior import History, Sample, Wish, normalize
 
 NOW = 10_000.0
 

@@ -13,7 +13,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.selector_syntax import parse_labels
 from bayplan.api.types import autoscaling_v2, meta_v1
 from bayplan.client import Client
-from bayplan.controllers.hpa_metrics import MetricsError, MetricsReader, PodMetric
+from bayplan.controllers.autoscaling.hpa_metrics import MetricsError, MetricsReader, PodMetric
 from bayplan.support.timestamps import parse_rfc3339
 from bayplan.testing.builders import CREATED
 from tests.client.transports import StubTransport

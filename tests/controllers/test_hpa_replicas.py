@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from bayplan.api.types import core_v1
-from bayplan.controllers.hpa_metrics import PodMetric, seconds
-from bayplan.controllers.hpa_replicas import (
+from bayplan.controllers.autoscaling.hpa_metrics import PodMetric, seconds
+from bayplan.controllers.autoscaling.hpa_replicas import (
     NoProposalError,
     Patience,
     Proposal,

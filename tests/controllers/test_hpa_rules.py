@@ -9,10 +9,10 @@ import pytest
 
 from bayplan.api.types import autoscaling_v2, core_v1, meta_v1
 from bayplan.api.types.autoscaling_v2 import MetricSpec as Spec
-from bayplan.controllers.hpa_behavior import History
-from bayplan.controllers.hpa_metrics import MetricsError, PodMetric, resource_metrics
-from bayplan.controllers.hpa_replicas import Patience, Target, Tolerances
-from bayplan.controllers.hpa_rules import (
+from bayplan.controllers.autoscaling.hpa_behavior import History
+from bayplan.controllers.autoscaling.hpa_metrics import MetricsError, PodMetric, resource_metrics
+from bayplan.controllers.autoscaling.hpa_replicas import Patience, Target, Tolerances
+from bayplan.controllers.autoscaling.hpa_rules import (
     Draft,
     Evaluation,
     Reading,

@@ -4,7 +4,7 @@ import pytest
 
 from bayplan.api.codec import from_tree
 from bayplan.api.types import core_v1
-from bayplan.controllers.legacy_tokens import day, verdict
+from bayplan.controllers.access.legacy_tokens import day, verdict
 
 DAY = 86400.0
 START = day("2026-01-01") or 0.0

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from bayplan.api.types import core_v1
-from bayplan.controllers.namespace_rules import Content, conditions
+from bayplan.controllers.cleanup.namespace_rules import Content, conditions
 
 NOW, LATER = "2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z"
 

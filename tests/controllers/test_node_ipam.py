@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayplan.controllers import node_ttl
-from bayplan.controllers.node_ipam import NetworkRange, RangeFull, ranges
+from bayplan.controllers.nodes import node_ttl
+from bayplan.controllers.nodes.node_ipam import NetworkRange, RangeFull, ranges
 
 
 def test_networks_are_given_in_order_and_none_that_is_in_use() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from bayplan.api.tolerations import tolerates
 from bayplan.api.types import core_v1
-from bayplan.controllers.node_lifecycle import unknown_conditions, wanted_taints
-from bayplan.controllers.taint_eviction import eviction_time
+from bayplan.controllers.nodes.node_lifecycle import unknown_conditions, wanted_taints
+from bayplan.controllers.nodes.taint_eviction import eviction_time
 from bayplan.support.timestamps import parse_rfc3339
 from bayplan.testing.builders import CREATED, metadata, node, pod, taint, toleration
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bayplan.controllers import node_zones as zones
+from bayplan.controllers.nodes import node_zones as zones
 from bayplan.controllers.settings import ControllerSettings
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from bayplan.api.selectors import compile_selector
 from bayplan.api.types import apps_v1, core_v1
-from bayplan.controllers.replicas import BURST, Actions, Failure, counts, desired, failure_conditions
+from bayplan.controllers.workloads.replicas import BURST, Actions, Failure, counts, desired, failure_conditions
 from bayplan.support.timestamps import parse_rfc3339
 from bayplan.testing.builders import CREATED, owner, pod, pod_status, replica_set
 

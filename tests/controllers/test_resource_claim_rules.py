@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from bayplan.api.types import core_v1, meta_v1, resource_v1
-from bayplan.controllers import resource_claim_rules as rules
+from bayplan.controllers.volumes import resource_claim_rules as rules
 from bayplan.testing import builders
 
 

@@ -14,9 +14,9 @@ from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.client.events import EventRecorder
 from bayplan.controllers.base import ControllerContext
-from bayplan.controllers.cloud import CloudError, Route, SimulatedCloud
-from bayplan.controllers.cloud_nodes import NodeRouteController
-from bayplan.controllers.replicaset import ReplicaSetController
+from bayplan.controllers.nodes.cloud import CloudError, Route, SimulatedCloud
+from bayplan.controllers.nodes.cloud_nodes import NodeRouteController
+from bayplan.controllers.workloads.replicaset import ReplicaSetController
 from bayplan.informers import InformerFactory
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support.clock import LoopClock

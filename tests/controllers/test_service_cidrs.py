@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bayplan.api.types import meta_v1, networking_v1
-from bayplan.controllers.service_cidrs import addresses_left
+from bayplan.controllers.networking.service_cidrs import addresses_left
 
 
 def ranges(name: str, *cidrs: str, deleted: bool = False) -> networking_v1.ServiceCIDR:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bayplan.api.types import core_v1, meta_v1
+from bayplan.controllers.networking.service_pods import _shows_otherwise
 from bayplan.controllers.pods import claims_of
-from bayplan.controllers.service_pods import _shows_otherwise
 
 READY = {"conditions": (core_v1.PodCondition(type="Ready", status="True"),)}
 SCHEDULED = {"conditions": (core_v1.PodCondition(type="PodScheduled", status="True"),)}

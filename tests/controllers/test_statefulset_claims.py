@@ -3,7 +3,7 @@
 import pytest
 
 from bayplan.api.types import apps_v1, core_v1, meta_v1
-from bayplan.controllers import statefulset_claims as claims
+from bayplan.controllers.workloads import statefulset_claims as claims
 
 Owner = meta_v1.OwnerReference
 

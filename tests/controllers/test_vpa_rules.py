@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayplan.api.types import core_v1
-from bayplan.controllers.vpa_annotations import MODE, AnnotationError, mode_of, policies_of, render
-from bayplan.controllers.vpa_histogram import Buckets, DecayingHistogram
-from bayplan.controllers.vpa_rules import (
+from bayplan.controllers.autoscaling.vpa_annotations import MODE, AnnotationError, mode_of, policies_of, render
+from bayplan.controllers.autoscaling.vpa_histogram import Buckets, DecayingHistogram
+from bayplan.controllers.autoscaling.vpa_rules import (
     DAY,
     Policy,
     Recommendation,

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from bayplan.api.types import core_v1
 from bayplan.api.validation.profiles import MIRROR
-from bayplan.controllers.cluster_autoscaler_rules import SAFE_TO_EVICT, SCALE_DOWN_DISABLED
+from bayplan.controllers.autoscaling.cluster_autoscaler_rules import SAFE_TO_EVICT, SCALE_DOWN_DISABLED
 from bayplan.scheduler import Planner
 from bayplan.scheduler.planning.relocation import use_of_nodes
 from bayplan.simulation.questions.consolidate import Consolidation, consolidate

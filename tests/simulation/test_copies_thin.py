@@ -9,7 +9,7 @@ import pytest
 
 from bayplan.api.codec import encode, from_tree
 from bayplan.api.types import apps_v1, core_v1, meta_v1, resource_v1, storage_v1
-from bayplan.controllers.revisions import data_of
+from bayplan.controllers.workloads.revisions import data_of
 from bayplan.simulation.snapshots.thinning import thin
 from bayplan.testing.builders import container, deployment, node, pod, template
 from tests.simulation.objects import set_of

@@ -55,7 +55,7 @@ class Expanders(click.ParamType[tuple[str, ...]]):
     name = "expanders"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        from bayplan.controllers.cluster_autoscaler_expanders import chain_of
+        from bayplan.controllers.autoscaling.cluster_autoscaler_expanders import chain_of
 
         if isinstance(value, tuple):
             return value

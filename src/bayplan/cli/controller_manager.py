@@ -55,9 +55,9 @@ def command(
     settings = settings_of(options)
 
     def make(client: Any, clock: Any, randomness: Any, metrics: Any) -> Any:
-        from bayplan.controllers.certificate_rules import Authority
+        from bayplan.controllers.access.certificate_rules import Authority
+        from bayplan.controllers.access.serviceaccount import RootCaPublisher
         from bayplan.controllers.manager import ControllerManager, controller_filter
-        from bayplan.controllers.serviceaccount import RootCaPublisher
 
         names = [name.strip() for name in controllers.split(",") if name.strip()]
         if root_ca_file is None:

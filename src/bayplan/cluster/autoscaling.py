@@ -12,7 +12,7 @@ from bayplan.api.node_groups import GROUP_LABEL
 from bayplan.api.types import apps_v1, core_v1, policy_v1, resource_v1, storage_v1
 from bayplan.client import Client
 from bayplan.client.errors import ClientError
-from bayplan.controllers.cluster_autoscaler_rules import MakeSandbox, NodeGroup, NodeGroupError, Sandbox
+from bayplan.controllers.autoscaling.cluster_autoscaler_rules import MakeSandbox, NodeGroup, NodeGroupError, Sandbox
 from bayplan.kubelet.simulator.groups import (
     NodeGroupSettings,
     make_group_node,

@@ -291,7 +291,7 @@ class Cluster:
         return sign(self.credentials.front_proxy, self.clock.now(), FRONT_PROXY)
 
     def _signing_credentials(self) -> SigningCredentials:
-        from bayplan.controllers.certificate_rules import Authority
+        from bayplan.controllers.access.certificate_rules import Authority
 
         authority = self.credentials.authority
         return SigningCredentials(

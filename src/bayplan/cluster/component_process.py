@@ -85,7 +85,7 @@ class _Host:
 
     async def _start(self, names: Sequence[str], vouches: Mapping[str, Any]) -> str:
         """Start components; what is wrong with their settings, if that is so."""
-        from bayplan.controllers.certificate_rules import Authority
+        from bayplan.controllers.access.certificate_rules import Authority
 
         credentials = SigningCredentials(
             root_ca=vouches["root_ca"],

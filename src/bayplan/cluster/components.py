@@ -18,9 +18,9 @@ from bayplan.support.randomness import Randomness
 from bayplan.support.tasks import Crash, Supervisor
 
 if TYPE_CHECKING:
+    from bayplan.controllers.access.certificate_rules import Authority
+    from bayplan.controllers.access.service_account_tokens import TokenSigner
     from bayplan.controllers.base import Controller, ControllerContext
-    from bayplan.controllers.certificate_rules import Authority
-    from bayplan.controllers.service_account_tokens import TokenSigner
     from bayplan.kubelet.simulator import NodeSimulator
     from bayplan.scheduler.service import SchedulerService
 
@@ -133,8 +133,8 @@ class Components:
         await self._tasks.close()
 
     def _controllers(self) -> Coroutine[Any, Any, None]:
-        from bayplan.controllers.cloud import SimulatedCloud
         from bayplan.controllers.manager import ControllerManager, controller_filter
+        from bayplan.controllers.nodes.cloud import SimulatedCloud
 
         manager = ControllerManager(
             self._connect("system:kube-controller-manager"),
@@ -156,7 +156,7 @@ class Components:
         if not groups:
             return None
         from bayplan.cluster.autoscaling import SANDBOX_KINDS, SimulatedNodeGroups, sandbox_maker
-        from bayplan.controllers.cluster_autoscaler import ClusterAutoscalerController
+        from bayplan.controllers.autoscaling.cluster_autoscaler import ClusterAutoscalerController
 
         client = self._connect("system:node-simulator")
         provider = SimulatedNodeGroups(client, groups, clock=self._clock, randomness=self._randomness)

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from bayplan.api.types import core_v1
 from bayplan.client import Client
-from bayplan.controllers.nodes import is_ready_node
+from bayplan.controllers.nodes.nodes import is_ready_node
 from bayplan.support.timestamps import parse_rfc3339
 
 

@@ -6,7 +6,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.types import meta_v1, storage_v1
 from bayplan.apiserver.admission.default_storage_class import DEFAULT_ANNOTATIONS
 from bayplan.client import Client
-from bayplan.controllers.volume_binder import PROVISIONER
+from bayplan.controllers.volumes.volume_binder import PROVISIONER
 
 NAME = "standard"
 

@@ -9,54 +9,54 @@ from functools import partial
 
 from bayplan.client import Client
 from bayplan.client.events import EventRecorder
-from bayplan.controllers.affinity_eviction import AffinityEvictionController
-from bayplan.controllers.attach_detach import AttachDetachController
+from bayplan.controllers.access.bootstrap_tokens import BootstrapSigner, TokenCleaner
+from bayplan.controllers.access.certificate_requests import ApprovingController, CleanerController, SigningController
+from bayplan.controllers.access.certificate_rules import Authority
+from bayplan.controllers.access.cluster_role_aggregation import ClusterRoleAggregationController
+from bayplan.controllers.access.legacy_tokens import LegacyTokenCleaner
+from bayplan.controllers.access.service_account_tokens import ServiceAccountTokensController, TokenSigner
+from bayplan.controllers.access.serviceaccount import RootCaPublisher, ServiceAccountController
+from bayplan.controllers.autoscaling.horizontal_pod_autoscaler import HorizontalPodAutoscalerController
+from bayplan.controllers.autoscaling.vertical_autoscaler import VerticalAutoscalerController
 from bayplan.controllers.base import Controller, ControllerContext
-from bayplan.controllers.bootstrap_tokens import BootstrapSigner, TokenCleaner
-from bayplan.controllers.certificate_requests import ApprovingController, CleanerController, SigningController
-from bayplan.controllers.certificate_rules import Authority
-from bayplan.controllers.cloud import Cloud, CloudController
-from bayplan.controllers.cloud_nodes import CloudNodeController, CloudNodeLifecycleController, NodeRouteController
-from bayplan.controllers.cluster_role_aggregation import ClusterRoleAggregationController
-from bayplan.controllers.cronjob import CronJobController
-from bayplan.controllers.daemonset import DaemonSetController
-from bayplan.controllers.deployment import DeploymentController
-from bayplan.controllers.device_taint_eviction import DeviceTaintEvictionController
-from bayplan.controllers.disruption import DisruptionController
-from bayplan.controllers.endpoints import EndpointsController
-from bayplan.controllers.endpointslice import EndpointSliceController
-from bayplan.controllers.endpointslice_mirroring import EndpointSliceMirroringController
-from bayplan.controllers.ephemeral_volume import EphemeralVolumeController
-from bayplan.controllers.garbage_collector import GarbageCollector
-from bayplan.controllers.horizontal_pod_autoscaler import HorizontalPodAutoscalerController
-from bayplan.controllers.job import JobController
-from bayplan.controllers.legacy_tokens import LegacyTokenCleaner
-from bayplan.controllers.namespace import NamespaceController
-from bayplan.controllers.node_ipam import NodeIpamController
-from bayplan.controllers.node_lifecycle import NodeLifecycleController
-from bayplan.controllers.node_ttl import TtlController
-from bayplan.controllers.pod_garbage_collector import PodGarbageCollector
-from bayplan.controllers.replicaset import ReplicaSetController
-from bayplan.controllers.replication_controller import ReplicationManager
-from bayplan.controllers.resource_claim import ResourceClaimController
+from bayplan.controllers.cleanup.garbage_collector import GarbageCollector
+from bayplan.controllers.cleanup.namespace import NamespaceController
+from bayplan.controllers.cleanup.pod_garbage_collector import PodGarbageCollector
+from bayplan.controllers.cleanup.storage_version_migrator import StorageVersionMigratorController
+from bayplan.controllers.cleanup.ttl_after_finished import TtlAfterFinishedController
+from bayplan.controllers.networking.endpoints import EndpointsController
+from bayplan.controllers.networking.endpointslice import EndpointSliceController
+from bayplan.controllers.networking.endpointslice_mirroring import EndpointSliceMirroringController
+from bayplan.controllers.networking.service_cidrs import ServiceCIDRsController
+from bayplan.controllers.networking.service_load_balancers import ServiceLoadBalancerController
+from bayplan.controllers.nodes.affinity_eviction import AffinityEvictionController
+from bayplan.controllers.nodes.cloud import Cloud, CloudController
+from bayplan.controllers.nodes.cloud_nodes import CloudNodeController, CloudNodeLifecycleController, NodeRouteController
+from bayplan.controllers.nodes.device_taint_eviction import DeviceTaintEvictionController
+from bayplan.controllers.nodes.node_ipam import NodeIpamController
+from bayplan.controllers.nodes.node_lifecycle import NodeLifecycleController
+from bayplan.controllers.nodes.node_ttl import TtlController
+from bayplan.controllers.nodes.taint_eviction import TaintEvictionController
 from bayplan.controllers.resource_quota import ResourceQuotaController
-from bayplan.controllers.service_account_tokens import ServiceAccountTokensController, TokenSigner
-from bayplan.controllers.service_cidrs import ServiceCIDRsController
-from bayplan.controllers.service_load_balancers import ServiceLoadBalancerController
-from bayplan.controllers.serviceaccount import RootCaPublisher, ServiceAccountController
 from bayplan.controllers.settings import ControllerSettings
-from bayplan.controllers.statefulset import StatefulSetController
-from bayplan.controllers.storage_version_migrator import StorageVersionMigratorController
-from bayplan.controllers.taint_eviction import TaintEvictionController
-from bayplan.controllers.ttl_after_finished import TtlAfterFinishedController
 from bayplan.controllers.validating_admission_policy_status import ValidatingAdmissionPolicyStatusController
-from bayplan.controllers.vertical_autoscaler import VerticalAutoscalerController
-from bayplan.controllers.volume_binder import PersistentVolumeBinder
-from bayplan.controllers.volume_protection import (
+from bayplan.controllers.volumes.attach_detach import AttachDetachController
+from bayplan.controllers.volumes.ephemeral_volume import EphemeralVolumeController
+from bayplan.controllers.volumes.resource_claim import ResourceClaimController
+from bayplan.controllers.volumes.volume_binder import PersistentVolumeBinder
+from bayplan.controllers.volumes.volume_protection import (
     AttributesClassProtectionController,
     ClaimProtectionController,
     VolumeProtectionController,
 )
+from bayplan.controllers.workloads.cronjob import CronJobController
+from bayplan.controllers.workloads.daemonset import DaemonSetController
+from bayplan.controllers.workloads.deployment import DeploymentController
+from bayplan.controllers.workloads.disruption import DisruptionController
+from bayplan.controllers.workloads.job import JobController
+from bayplan.controllers.workloads.replicaset import ReplicaSetController
+from bayplan.controllers.workloads.replication_controller import ReplicationManager
+from bayplan.controllers.workloads.statefulset import StatefulSetController
 from bayplan.informers import InformerFactory
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry

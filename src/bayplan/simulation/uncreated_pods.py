@@ -10,7 +10,7 @@ from bayplan.api.types import apps_v1, batch_v1, core_v1
 from bayplan.client import Client
 from bayplan.client.event_correlation import COMBINED
 from bayplan.controllers.base import controller_of
-from bayplan.controllers.job_rules import finished, is_suspended
+from bayplan.controllers.workloads.job_rules import finished, is_suspended
 
 _REASONS: Final = ("FailedCreate", "ReplicaSetCreateError")
 """Of events by which owners say that they could not make something."""

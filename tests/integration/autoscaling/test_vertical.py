@@ -11,7 +11,7 @@ from typing import Any
 from bayplan.api.quantity import value as memory
 from bayplan.api.types import apps_v1, core_v1
 from bayplan.cluster.settings import CLUSTER_CONTROLLERS, ClusterSettings
-from bayplan.controllers.vpa_annotations import MODE, RECOMMENDATION
+from bayplan.controllers.autoscaling.vpa_annotations import MODE, RECOMMENDATION
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support.virtual_time import run

@@ -9,8 +9,8 @@ from typing import Any
 from bayplan.api.codec import from_tree
 from bayplan.api.kinds import DEFAULT_KINDS
 from bayplan.api.types import core_v1
-from bayplan.controllers.cloud import STATE, Route, routes_of
-from bayplan.controllers.service_load_balancers import FINALIZER
+from bayplan.controllers.networking.service_load_balancers import FINALIZER
+from bayplan.controllers.nodes.cloud import STATE, Route, routes_of
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support.virtual_time import run
 from bayplan.testing.builders import node

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from bayplan.api.codec import with_metadata
 from bayplan.api.types import core_v1
-from bayplan.controllers.affinity_eviction_index import ExecutionIndex
 from bayplan.controllers.base import controller_of
+from bayplan.controllers.nodes.affinity_eviction_index import ExecutionIndex
 from bayplan.simulation.snapshots.snapshot import KINDS, ClusterSnapshot
 
 

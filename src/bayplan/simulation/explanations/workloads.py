@@ -10,7 +10,7 @@ from bayplan.api.node_selectors import pod_may_run_on
 from bayplan.api.selectors import compile_selector
 from bayplan.api.tolerations import untolerated
 from bayplan.api.types import apps_v1, batch_v1, core_v1
-from bayplan.controllers.daemonset_rules import daemon_tolerations, fits
+from bayplan.controllers.workloads.daemonset_rules import daemon_tolerations, fits
 from bayplan.simulation.explanations.base import Explanation, Facts, condition, key_of, said
 from bayplan.simulation.explanations.pods import explain_pod
 from bayplan.simulation.explanations.refusals import advice_on

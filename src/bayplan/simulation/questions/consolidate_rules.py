@@ -15,9 +15,9 @@ from typing import Final
 from bayplan.api.selectors import LabelSelector, compile_selector
 from bayplan.api.types import core_v1, policy_v1
 from bayplan.api.validation.profiles import MIRROR
+from bayplan.controllers.autoscaling.cluster_autoscaler_rules import SAFE_TO_EVICT, SAFE_VOLUMES, SCALE_DOWN_DISABLED
 from bayplan.controllers.base import controller_of
-from bayplan.controllers.cluster_autoscaler_rules import SAFE_TO_EVICT, SAFE_VOLUMES, SCALE_DOWN_DISABLED
-from bayplan.controllers.disruption import Scales, healthy_needed
+from bayplan.controllers.workloads.disruption import Scales, healthy_needed
 
 CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 

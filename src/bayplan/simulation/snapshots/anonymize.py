@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from bayplan.api.codec import from_tree, to_tree
-from bayplan.controllers.cluster_autoscaler_rules import SAFE_VOLUMES
+from bayplan.controllers.autoscaling.cluster_autoscaler_rules import SAFE_VOLUMES
 from bayplan.simulation.snapshots.anonymize_rules import (
     DROPPED,
     KEPT_FIELDS,

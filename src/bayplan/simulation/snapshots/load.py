@@ -22,9 +22,9 @@ from bayplan.api.codec import DecodeError
 from bayplan.api.quantity import parse
 from bayplan.api.simulated_usage import ANNOTATIONS
 from bayplan.api.types import apps_v1, autoscaling_v2, core_v1, meta_v1
+from bayplan.controllers.autoscaling.hpa_rules import minimum, tolerances
 from bayplan.controllers.base import controller_of
-from bayplan.controllers.hpa_rules import minimum, tolerances
-from bayplan.controllers.revisions import data_of, template_in
+from bayplan.controllers.workloads.revisions import data_of, template_in
 from bayplan.simulation.snapshots.snapshot import Objects
 
 _TOLERANCE: Final = 0.1

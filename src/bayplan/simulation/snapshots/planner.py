@@ -15,7 +15,7 @@ from bayplan.api.codec import DecodeError
 from bayplan.api.quantity import canonical, parse
 from bayplan.api.types import apps_v1, core_v1, meta_v1
 from bayplan.cluster.unserved import UnservedKinds
-from bayplan.controllers.daemonset_rules import daemon_tolerations, fits
+from bayplan.controllers.workloads.daemonset_rules import daemon_tolerations, fits
 from bayplan.scheduler.errors import SchedulerError
 from bayplan.scheduler.library import Planner
 from bayplan.simulation.questions.quota_limits import with_defaults

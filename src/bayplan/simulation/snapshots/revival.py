@@ -24,7 +24,7 @@ from bayplan.api.strategies.base import clone
 from bayplan.api.types import apps_v1, core_v1, meta_v1
 from bayplan.controllers.base import controller_of, owner_reference
 from bayplan.controllers.pods import POD_LABEL
-from bayplan.controllers.revisions import HASH_LABEL, data_of, template_in
+from bayplan.controllers.workloads.revisions import HASH_LABEL, data_of, template_in
 from bayplan.kubelet.simulator.nodes import SILENT, make_lease
 from bayplan.simulation.snapshots.load import give_load
 from bayplan.simulation.snapshots.snapshot import KINDS, ClusterSnapshot, Objects, defaulted

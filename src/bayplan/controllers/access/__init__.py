@@ -1,0 +1,1 @@
+"""Controllers of identities and rights: service accounts, tokens, certificates, aggregated roles."""

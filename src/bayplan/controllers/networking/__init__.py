@@ -1,0 +1,1 @@
+"""Controllers of services: endpoints, addresses and load balancers."""

@@ -1,0 +1,1 @@
+"""Controllers of storage and devices: binding, attaching, protection, claims."""
