@@ -149,7 +149,7 @@ def rules_in(text: str) -> core_v1.Affinity:
 
 
 def _first_error(affinity: core_v1.Affinity) -> str:
-    from bayplan.api.validation.scheduling import check_affinity  # which imports this module
+    from bayplan.api.validation.pods.scheduling import check_affinity  # which imports this module
 
     errors: list[object] = []
     check_affinity(errors, "affinity", affinity)  # type: ignore[arg-type]

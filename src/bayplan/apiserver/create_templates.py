@@ -21,7 +21,7 @@ from bayplan.api.kinds import Kind
 from bayplan.api.strategies.core.pod_forms import token_volume
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.pod_warnings import pod_name_warnings
+from bayplan.api.validation.pods.pod_warnings import pod_name_warnings
 from bayplan.apiserver.admission.chain import CREATE
 from bayplan.apiserver.admission.service_account import TOKEN_VOLUME
 from bayplan.apiserver.authorization.node import NODES

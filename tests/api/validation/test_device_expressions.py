@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bayplan.api.types import resource_v1
-from bayplan.api.validation.device_expressions import expression_problem
-from bayplan.api.validation.devices import check_selectors
+from bayplan.api.validation.devices.device_expressions import expression_problem
+from bayplan.api.validation.devices.devices import check_selectors
 
 
 @pytest.mark.parametrize(

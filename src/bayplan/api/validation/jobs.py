@@ -16,7 +16,7 @@ from bayplan.api.validation.fields import (
     repeats,
     shown_later,
 )
-from bayplan.api.validation.pod_spec import check_pod_template
+from bayplan.api.validation.pods.pod_spec import check_pod_template
 
 _MAX_PARALLEL = 100_000
 _MAX_INDEXES = 100_000

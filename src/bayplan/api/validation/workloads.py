@@ -19,7 +19,7 @@ from bayplan.api.validation.fields import (
     int_or_percent_value,
     null_if_empty,
 )
-from bayplan.api.validation.pod_spec import check_pod_template
+from bayplan.api.validation.pods.pod_spec import check_pod_template
 
 MISMATCH = "`selector` does not match template `labels`"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bayplan.api.validation.device_expressions import environment, expression_problem
+from bayplan.api.validation.devices.device_expressions import environment, expression_problem
 from bayplan.support.memo import memoized
 
 if TYPE_CHECKING:

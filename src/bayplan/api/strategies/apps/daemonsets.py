@@ -16,8 +16,8 @@ from bayplan.api.validation.fields import (
     go_struct,
     null_if_empty,
 )
-from bayplan.api.validation.pod_spec import check_pod_template
-from bayplan.api.validation.pod_warnings import template_warnings
+from bayplan.api.validation.pods.pod_spec import check_pod_template
+from bayplan.api.validation.pods.pod_warnings import template_warnings
 from bayplan.api.validation.workloads import (
     MISMATCH,
     check_collision_count,

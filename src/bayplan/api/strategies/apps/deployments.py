@@ -15,7 +15,7 @@ from bayplan.api.validation.fields import (
     go_struct,
     int_or_percent_value,
 )
-from bayplan.api.validation.pod_warnings import owner_name_warnings, template_warnings
+from bayplan.api.validation.pods.pod_warnings import owner_name_warnings, template_warnings
 from bayplan.api.validation.workloads import (
     check_collision_count,
     check_counts,

@@ -7,7 +7,7 @@ from bayplan.api.errors import FieldError
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apps_v1
 from bayplan.api.validation.fields import check_not_negative, check_unchanged
-from bayplan.api.validation.pod_warnings import owner_name_warnings, template_warnings
+from bayplan.api.validation.pods.pod_warnings import owner_name_warnings, template_warnings
 from bayplan.api.validation.workloads import (
     check_counts,
     check_not_above_replicas,

@@ -13,7 +13,7 @@ from bayplan.api.validation.fields import check_label_selector, check_unchanged,
 from bayplan.api.validation.job_status import check_job_status
 from bayplan.api.validation.jobs import check_job_spec
 from bayplan.api.validation.meta import UpdateChecks
-from bayplan.api.validation.pod_warnings import owner_name_warnings, template_warnings
+from bayplan.api.validation.pods.pod_warnings import owner_name_warnings, template_warnings
 from bayplan.api.validation.workloads import MISMATCH, compile_or_none
 
 _UID = "batch.kubernetes.io/controller-uid"

@@ -11,12 +11,12 @@ from bayplan.api.defaults.quantities import canonical_list
 from bayplan.api.errors import OMITTED, ErrorType, FieldError, duplicate, forbidden, invalid, quoted
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
-from bayplan.api.validation.alpha_keys import ALPHA_ANNOTATIONS, key_warnings
 from bayplan.api.validation.fields import GREATER_THAN_ZERO, check_cidr, go_struct, parse_cidr, repeats
 from bayplan.api.validation.ip_warnings import cidr_warnings
 from bayplan.api.validation.meta import UpdateChecks
+from bayplan.api.validation.pods.alpha_keys import ALPHA_ANNOTATIONS, key_warnings
+from bayplan.api.validation.pods.scheduling import check_taints
 from bayplan.api.validation.resources import is_integer_resource
-from bayplan.api.validation.scheduling import check_taints
 
 
 class NodeStrategy(Strategy):

@@ -11,7 +11,7 @@ from bayplan.api.errors import FieldError, forbidden, invalid, required, unsuppo
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.claims import check_claim_spec, claim_spec_warnings
+from bayplan.api.validation.devices.claims import check_claim_spec, claim_spec_warnings
 from bayplan.api.validation.differences import difference
 from bayplan.api.validation.fields import check_unchanged
 from bayplan.api.validation.meta import UpdateChecks

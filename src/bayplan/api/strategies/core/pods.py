@@ -16,14 +16,14 @@ from bayplan.api.strategies.core.pod_forms import ValidForms
 from bayplan.api.types import core_v1
 from bayplan.api.validation.ip_warnings import ip_warnings
 from bayplan.api.validation.meta import UpdateChecks
-from bayplan.api.validation.pod_spec import check_pod_containers_only, check_pod_spec
-from bayplan.api.validation.pod_status import validate_pod_status_update
-from bayplan.api.validation.pod_update import (
+from bayplan.api.validation.pods.pod_spec import check_pod_containers_only, check_pod_spec
+from bayplan.api.validation.pods.pod_status import validate_pod_status_update
+from bayplan.api.validation.pods.pod_update import (
     validate_ephemeral_containers_update,
     validate_pod_update,
     validate_resize,
 )
-from bayplan.api.validation.pod_warnings import app_armor_warnings, pod_name_warnings, pod_warnings
+from bayplan.api.validation.pods.pod_warnings import app_armor_warnings, pod_name_warnings, pod_warnings
 from bayplan.api.validation.profiles import check_annotation_changes, check_pod_annotations, check_profiles_match
 
 _replace = msgspec.structs.replace

@@ -6,8 +6,8 @@ from bayplan.api.defaults.pod_spec import default_pod_template
 from bayplan.api.errors import FieldError
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
-from bayplan.api.validation.pod_spec import check_pod_template
-from bayplan.api.validation.pod_warnings import template_warnings
+from bayplan.api.validation.pods.pod_spec import check_pod_template
+from bayplan.api.validation.pods.pod_warnings import template_warnings
 
 
 class PodTemplateStrategy(Strategy):

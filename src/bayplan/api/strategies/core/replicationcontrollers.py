@@ -9,8 +9,8 @@ from bayplan.api.strategies.apps.replicasets import REPLICA_COUNTS
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
 from bayplan.api.validation.fields import check_not_negative
-from bayplan.api.validation.pod_spec import check_pod_template
-from bayplan.api.validation.pod_warnings import owner_name_warnings, template_warnings
+from bayplan.api.validation.pods.pod_spec import check_pod_template
+from bayplan.api.validation.pods.pod_warnings import owner_name_warnings, template_warnings
 from bayplan.api.validation.workloads import (
     check_counts,
     check_not_above_replicas,

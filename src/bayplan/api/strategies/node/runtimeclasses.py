@@ -9,8 +9,8 @@ from bayplan.api.validation import formats
 from bayplan.api.validation.fields import check_format, check_labels, check_unchanged, go_struct, repeats
 from bayplan.api.validation.label_warnings import deprecated_label_warning
 from bayplan.api.validation.meta import UpdateChecks
-from bayplan.api.validation.pod_spec import check_overhead
-from bayplan.api.validation.scheduling import check_tolerations
+from bayplan.api.validation.pods.pod_spec import check_overhead
+from bayplan.api.validation.pods.scheduling import check_tolerations
 
 
 class RuntimeClassStrategy(Strategy):

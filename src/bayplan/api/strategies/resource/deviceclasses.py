@@ -5,7 +5,7 @@ from __future__ import annotations
 from bayplan.api.errors import FieldError, invalid
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import resource_v1
-from bayplan.api.validation.devices import check_opaque, check_selectors, within
+from bayplan.api.validation.devices.devices import check_opaque, check_selectors, within
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.resources import is_extended
 

@@ -6,8 +6,8 @@ from bayplan.api.errors import FieldError
 from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import resource_v1
-from bayplan.api.validation.claim_status import check_claim_status
-from bayplan.api.validation.devices import check_device_claim, default_device_claim
+from bayplan.api.validation.devices.claim_status import check_claim_status
+from bayplan.api.validation.devices.devices import check_device_claim, default_device_claim
 from bayplan.api.validation.fields import check_unchanged
 from bayplan.api.validation.meta import UpdateChecks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bayplan.api.errors import FieldError
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import resource_v1
-from bayplan.api.validation.devices import check_device_claim, default_device_claim
+from bayplan.api.validation.devices.devices import check_device_claim, default_device_claim
 from bayplan.api.validation.fields import check_unchanged
 from bayplan.api.validation.meta import UpdateChecks, check_template_object_meta
 

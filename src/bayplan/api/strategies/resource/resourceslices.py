@@ -6,8 +6,8 @@ from bayplan.api.defaults.quantities import canonical
 from bayplan.api.errors import FieldError, invalid, quoted
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import resource_v1
-from bayplan.api.validation.device_slices import check_slice_devices, check_slice_places
-from bayplan.api.validation.devices import check_driver_name, check_pool_name
+from bayplan.api.validation.devices.device_slices import check_slice_devices, check_slice_places
+from bayplan.api.validation.devices.devices import check_driver_name, check_pool_name
 from bayplan.api.validation.fields import Errors, check_unchanged
 from bayplan.support.timestamps import rfc3339
 

@@ -9,24 +9,24 @@ from bayplan.api.errors import duplicate, forbidden, invalid, required, too_long
 from bayplan.api.trusted import is_trusted
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.containers import (
+from bayplan.api.validation.fields import Errors, check_format, check_ip, check_key_format, check_labels, go_struct
+from bayplan.api.validation.meta import check_annotations
+from bayplan.api.validation.pods.containers import (
     PodContext,
     check_containers,
     check_ephemeral_containers,
     check_image_whitespace,
     check_init_containers,
 )
-from bayplan.api.validation.fields import Errors, check_format, check_ip, check_key_format, check_labels, go_struct
-from bayplan.api.validation.meta import check_annotations
-from bayplan.api.validation.profiles import check_pod_annotations, check_profiles_match
-from bayplan.api.validation.resources import check_container_resources, check_pod_resources
-from bayplan.api.validation.scheduling import check_affinity, check_tolerations, check_topology_spread
-from bayplan.api.validation.security import (
+from bayplan.api.validation.pods.scheduling import check_affinity, check_tolerations, check_topology_spread
+from bayplan.api.validation.pods.security import (
     check_host_process,
     check_operating_system,
     check_pod_security_context,
 )
-from bayplan.api.validation.volumes import check_volumes
+from bayplan.api.validation.pods.volumes import check_volumes
+from bayplan.api.validation.profiles import check_pod_annotations, check_profiles_match
+from bayplan.api.validation.resources import check_container_resources, check_pod_resources
 
 _NO_VOLUMES: Final = MappingProxyType[str, core_v1.Volume]({})
 _NO_CLAIMS: Final[frozenset[str]] = frozenset()

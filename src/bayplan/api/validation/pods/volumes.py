@@ -11,19 +11,19 @@ from bayplan.api.errors import duplicate, forbidden, invalid, required, unsuppor
 from bayplan.api.trusted import is_trusted
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.claims import check_claim_spec
-from bayplan.api.validation.env import VOLUME_FIELDS, check_field_selector, check_resource_selector
+from bayplan.api.validation.devices.claims import check_claim_spec
 from bayplan.api.validation.fields import Errors, check_format
 from bayplan.api.validation.meta import check_template_object_meta
 from bayplan.api.validation.paths import check_local_file_path
-from bayplan.api.validation.storage import check_csi_driver_name
-from bayplan.api.validation.volume_sources import (
+from bayplan.api.validation.pods.env import VOLUME_FIELDS, check_field_selector, check_resource_selector
+from bayplan.api.validation.pods.volume_sources import (
     LONG_PORTAL,
     MAX_PORTAL,
     NAMES_OF_FURTHER_SOURCES,
     NAMES_OF_SOURCES,
     SHARED_SOURCES,
 )
+from bayplan.api.validation.storage import check_csi_driver_name
 
 _MODE_TEXT = "must be a number between 0 and 0777 (octal), both inclusive"
 

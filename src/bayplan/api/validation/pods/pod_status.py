@@ -6,7 +6,7 @@ from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, unsupp
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_ip, check_key_format, parse_ip, repeats
-from bayplan.api.validation.security import check_id
+from bayplan.api.validation.pods.security import check_id
 
 _NOT_NEGATIVE = "must be a non-negative integer"
 

@@ -14,8 +14,8 @@ import msgspec
 from bayplan.api.errors import duplicate, forbidden, invalid, required, too_long, too_many, unsupported
 from bayplan.api.types import resource_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.device_slices import check_binding_conditions
-from bayplan.api.validation.devices import (
+from bayplan.api.validation.devices.device_slices import check_binding_conditions
+from bayplan.api.validation.devices.devices import (
     check_driver_name,
     check_opaque,
     check_pool_name,
@@ -32,7 +32,7 @@ from bayplan.api.validation.fields import (
     parse_ip,
     repeats,
 )
-from bayplan.api.validation.scheduling import check_node_selector
+from bayplan.api.validation.pods.scheduling import check_node_selector
 
 _MAX_CONSUMERS = 256
 _MAX_CONFIGURATIONS = 64

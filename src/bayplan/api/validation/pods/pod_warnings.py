@@ -10,12 +10,12 @@ from bayplan.api.execution_rules import annotation_errors
 from bayplan.api.trusted import is_trusted
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.alpha_keys import ALPHA_ANNOTATIONS, key_warnings
-from bayplan.api.validation.claims import claim_spec_warnings
+from bayplan.api.validation.devices.claims import claim_spec_warnings
 from bayplan.api.validation.ip_warnings import ip_warnings
 from bayplan.api.validation.label_warnings import deprecated_label_warning, term_warnings
+from bayplan.api.validation.pods.alpha_keys import ALPHA_ANNOTATIONS, key_warnings
+from bayplan.api.validation.pods.volume_warnings import overlap_warnings
 from bayplan.api.validation.profiles import APPARMOR, SECCOMP_CONTAINER, SECCOMP_POD, containers_with_path
-from bayplan.api.validation.volume_warnings import overlap_warnings
 
 _DEPRECATED_ANNOTATIONS = {
     "scheduler.alpha.kubernetes.io/critical-pod": 'non-functional in v1.16+; use the "priorityClassName" field instead',

@@ -13,10 +13,10 @@ from bayplan.api.errors import duplicate, forbidden, invalid, required, too_long
 from bayplan.api.quantity import parse
 from bayplan.api.types import core_v1, resource_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.capacity_policies import check_request_policy
-from bayplan.api.validation.devices import check_qualified_attribute
+from bayplan.api.validation.devices.capacity_policies import check_request_policy
+from bayplan.api.validation.devices.devices import check_qualified_attribute
 from bayplan.api.validation.fields import Errors, check_format, check_key_format, go_struct, repeats
-from bayplan.api.validation.scheduling import check_node_selector
+from bayplan.api.validation.pods.scheduling import check_node_selector
 
 _MAX_DEVICES = 128
 _MAX_ADVANCED_DEVICES = 64

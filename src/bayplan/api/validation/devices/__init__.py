@@ -1,0 +1,1 @@
+"""Validation of devices: resource slices, classes, claims, and expressions about devices."""
