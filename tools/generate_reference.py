@@ -15,9 +15,9 @@ from pathlib import Path
 
 import click
 
-from bayplan.cli.etcd_flags import ETCD_FLAGS
-from bayplan.cli.kube_flags import API_SERVER_FLAGS
-from bayplan.cli.main import VERBS
+from bayplan.cli.flags.etcd_flags import ETCD_FLAGS
+from bayplan.cli.flags.kube_flags import API_SERVER_FLAGS
+from bayplan.cli.main import VERBS, module_of
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference.md"
@@ -77,7 +77,7 @@ def settings_text() -> Iterator[str]:
 def verbs_text() -> Iterator[str]:
     """The chapter on the command line."""
     for verb, summary in VERBS.items():
-        command: click.Command = importlib.import_module(f"bayplan.cli.{verb.replace('-', '_')}").command
+        command: click.Command = importlib.import_module(module_of(verb)).command
         if isinstance(command, click.Group):
             if command.invoke_without_command:
                 yield from _command_text(verb, summary, command)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from bayplan.cli.kube_flags import api_server_settings
+from bayplan.cli.flags.kube_flags import api_server_settings
 from bayplan.cluster.settings import CLUSTER_API
 
 

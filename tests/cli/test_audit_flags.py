@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from bayplan.apiserver.audit.settings import AuditSettings, BatchSettings
-from bayplan.cli.apiserver import command
-from bayplan.cli.audit_flags import AUDIT_FLAGS
-from bayplan.cli.kube_flags import api_server_settings
+from bayplan.cli.components.apiserver import command
+from bayplan.cli.flags.audit_flags import AUDIT_FLAGS
+from bayplan.cli.flags.kube_flags import api_server_settings
 from bayplan.cli.output import Failure
 from tests.integration.conftest import BAYPLAN
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 import pytest
 
-from bayplan.cli.kube_flags import api_server_settings
-from bayplan.cli.serving_flags import request_headers_of, sni_files_of
+from bayplan.cli.flags.kube_flags import api_server_settings
+from bayplan.cli.flags.serving_flags import request_headers_of, sni_files_of
 
 OIDC = ("--oidc-issuer-url=https://a", "--oidc-client-id=b")
 

@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from bayplan.cli.controller_flags import FLAGS, parsed_settings
+from bayplan.cli.flags.controller_flags import FLAGS, parsed_settings
 from bayplan.cli.main import main
 from bayplan.controllers.manager import CONTROLLERS, DISABLED_BY_DEFAULT, controller_filter
 from bayplan.controllers.settings import ControllerSettings

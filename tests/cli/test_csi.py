@@ -9,7 +9,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from bayplan.cli.csi_controller import command, settings_of
+from bayplan.cli.components.csi_controller import command, settings_of
 from bayplan.cli.main import main
 from bayplan.csi_controller.settings import CsiControllerSettings
 from bayplan.csi_controller.snapshot_kinds import definitions

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bayplan.api.types import core_v1
-from bayplan.cli.descheduler import _print_pass, command
-from bayplan.cli.election import election_of
+from bayplan.cli.components.descheduler import _print_pass, command
+from bayplan.cli.flags.election import election_of
 from bayplan.cli.main import main
 from bayplan.client.leader_election import ElectionSettings
 from bayplan.cluster.standalone import Election

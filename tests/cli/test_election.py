@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from bayplan.api.types import coordination_v1, core_v1
-from bayplan.cli.election import election_of
+from bayplan.cli.flags.election import election_of
 from bayplan.cli.main import main
 from bayplan.cli.output import Failure
 from bayplan.client.leader_election import ElectionSettings

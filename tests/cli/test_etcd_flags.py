@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from bayplan.cli.etcd_flags import split_etcd_flags
+from bayplan.cli.flags.etcd_flags import split_etcd_flags
 from bayplan.support.tls_files import TlsFiles
 
 

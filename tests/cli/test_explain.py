@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from bayplan.api.types import core_v1
-from bayplan.cli.explain import Target, target_of
 from bayplan.cli.main import main
+from bayplan.cli.questions.explain import Target, target_of
 from bayplan.simulation.snapshots.snapshot import to_bytes
 from bayplan.testing.builders import node, pod, taint
 from bayplan.testing.handle import ClusterHandle

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bayplan.apiserver.forwards import parse_forward
-from bayplan.cli.kube_flags import api_server_settings
+from bayplan.cli.flags.kube_flags import api_server_settings
 from bayplan.cli.main import main
 from bayplan.client.own_kubeconfig import render
 from bayplan.cluster.settings import CLUSTER_API, ClusterSettings

@@ -9,10 +9,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from bayplan.cli import apiserver, controller_manager, kubelet, proxy, scheduler
-from bayplan.cli.feature_gates import known_gates
-from bayplan.cli.kube_command import KubeCommand
-from bayplan.cli.kube_flag_tables import API_SERVER, CONTROLLER_MANAGER, KUBELET, PROXY, SCHEDULER, FlagTable
+from bayplan.cli.components import apiserver, controller_manager, kubelet, proxy, scheduler
+from bayplan.cli.flags.feature_gates import known_gates
+from bayplan.cli.flags.kube_command import KubeCommand
+from bayplan.cli.flags.kube_flag_tables import API_SERVER, CONTROLLER_MANAGER, KUBELET, PROXY, SCHEDULER, FlagTable
 
 COMMANDS: list[Any] = [apiserver.command, scheduler.command, controller_manager.command, kubelet.command, proxy.command]
 TABLE = FlagTable(

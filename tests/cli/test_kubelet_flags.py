@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bayplan.cli import kubelet
+from bayplan.cli.components import kubelet
 from bayplan.kubelet.configuration import KubeletConfiguration
 from bayplan.support.configuration import to_tree
 

@@ -169,7 +169,7 @@ spec: {nodeName: small, containers: [{name: c, image: x}]}
 
 
 def test_durations_are_read_as_go_writes_them() -> None:
-    from bayplan.cli.kube_flags import seconds
+    from bayplan.cli.flags.kube_flags import seconds
 
     assert seconds("1h0m0s") == 3600
     assert seconds("1m30s") == 90

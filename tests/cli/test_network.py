@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bayplan.cli.network import command
+from bayplan.cli.components.network import command
 from tests.integration.conftest import BAYPLAN
 from tests.network.namespaces import needs_networks
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
+from bayplan.cli.clusters.up import command, merged_options
+from bayplan.cli.clusters.up_options import UpOptions
 from bayplan.cli.main import main
-from bayplan.cli.up import command, merged_options
-from bayplan.cli.up_options import UpOptions
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from bayplan.cli import proxy
+from bayplan.cli.components import proxy
 from bayplan.cli.main import main
 from bayplan.proxy import requirements
 from bayplan.proxy.configuration import KubeProxyConfiguration

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
-from bayplan.cli.up import command, merged_options
-from bayplan.cli.up_options import UpOptions
+from bayplan.cli.clusters.up import command, merged_options
+from bayplan.cli.clusters.up_options import UpOptions
 
 
 def configuration(*arguments: str) -> Path | None:

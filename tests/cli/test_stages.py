@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from bayplan.cli.clusters.simulated_pods import kwok_objects
 from bayplan.cli.main import main
-from bayplan.cli.simulated_pods import kwok_objects
 
 _STAGE = """
 apiVersion: kwok.x-k8s.io/v1alpha1

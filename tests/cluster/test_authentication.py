@@ -16,7 +16,7 @@ from aiohttp import web
 
 from bayplan.apiserver.authentication.settings import AuthenticationSettings
 from bayplan.apiserver.settings import ApiServerSettings
-from bayplan.cli.kube_flags import api_server_settings
+from bayplan.cli.flags.kube_flags import api_server_settings
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.settings import ClusterSettings

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from bayplan.apiserver.requests import Request, User
-from bayplan.cli.kube_flags import api_server_settings
+from bayplan.cli.flags.kube_flags import api_server_settings
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.settings import CLUSTER_API, ClusterSettings
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from bayplan.api.types import core_v1
-from bayplan.cli.controller_flags import parsed_settings
+from bayplan.cli.flags.controller_flags import parsed_settings
 from bayplan.controllers.autoscaling.cluster_autoscaler_expanders import Choice, chain_of, choose
 from bayplan.controllers.autoscaling.cluster_autoscaler_rules import NodeGroup, Option
 from bayplan.controllers.settings import ControllerSettings

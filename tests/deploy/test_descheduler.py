@@ -10,7 +10,7 @@ import yaml
 
 import bayplan
 from bayplan.api.types import apps_v1, core_v1
-from bayplan.cli.descheduler import command
+from bayplan.cli.components.descheduler import command
 from bayplan.client.leader_election import ElectionSettings, LeaderElector, LeaseLock
 from bayplan.cluster.apply import apply_manifests
 from bayplan.descheduler.policy_reader import parse_policy

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from bayplan.api.types.core_v1 import Taint as NodeTaint
 from bayplan.cli.main import main
-from bayplan.cli.simulate import seconds_in
+from bayplan.cli.questions.simulate import seconds_in
 from bayplan.simulation.actions import (
     Action,
     ActionError,

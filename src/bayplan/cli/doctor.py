@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from bayplan.cli.data_directory import default_data_directory
+from bayplan.cli.clusters.data_directory import default_data_directory
 from bayplan.cli.output import Failure, output_option, print_data
 
 

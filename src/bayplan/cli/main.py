@@ -57,7 +57,19 @@ VERBS = {
     "completion": "Print a script that makes your shell complete",
     "version": "Print versions",
 }
-"""Every verb and its one line of help; the module is named after the verb."""
+"""Every verb and its one line of help."""
+_PACKAGES = {
+    "clusters": "up create list start stop delete kubeconfig logs demo ui store forward",
+    "questions": "explain snapshot simulate capacity consolidate faults compare replay record trace",
+    "components": "apiserver scheduler controller-manager descheduler kubelet network proxy dns csi-controller csi-local node-simulator",
+}
+"""Package of `bayplan.cli` -> the verbs whose modules lie in it; the others' lie beside this one."""
+_PACKAGE_OF = {verb: f"bayplan.cli.{package}" for package, verbs in _PACKAGES.items() for verb in verbs.split()}
+
+
+def module_of(verb: str) -> str:
+    """The module of a verb, which is named after it."""
+    return f"{_PACKAGE_OF.get(verb, 'bayplan.cli')}.{verb.replace('-', '_')}"
 
 
 COMPLETE_VARIABLE = "_BAYPLAN_COMPLETE"
@@ -75,7 +87,7 @@ class VerbGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return None
-        module = importlib.import_module(f"bayplan.cli.{cmd_name.replace('-', '_')}")
+        module = importlib.import_module(module_of(cmd_name))
         command: click.Command = module.command
         return command
 

@@ -21,7 +21,7 @@ _ASK_SECONDS: Final = 10.0
 
 def main(words: Sequence[str] | None = None) -> int:
     """The program. words: instead of the command line. Returns the exit code."""
-    from bayplan.cli.apiserver import command
+    from bayplan.cli.components.apiserver import command
 
     given = list(sys.argv[1:] if words is None else words)
     known = command.flags()

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from bayplan.apiserver.certificates import KeyPair
-from bayplan.cli import dns, network, proxy
+from bayplan.cli.components import dns, network, proxy
 from bayplan.cluster.errors import RealNodeError
 from bayplan.cluster.real_nodes.add_ons import dns_command, network_command, proxy_command
 from bayplan.cluster.real_nodes.commands import run

@@ -9,8 +9,8 @@ import click
 import pytest
 
 from bayplan.api.types import core_v1, policy_v1
-from bayplan.cli.up import command, merged_options
-from bayplan.cli.up_options import UpOptions
+from bayplan.cli.clusters.up import command, merged_options
+from bayplan.cli.clusters.up_options import UpOptions
 from bayplan.client import Client
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.descheduler.policy_reader import load_policy

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bayplan.cli.kubelet import _configuration, command
+from bayplan.cli.components.kubelet import _configuration, command
 from bayplan.kubelet.configuration import API_VERSION, KIND, from_tree
 from bayplan.kubelet.core.container_resources import LimitSettings, container_resources
 from bayplan.kubelet.core.resize_requests import fixed_refusal

@@ -1,0 +1,1 @@
+"""Verbs that run clusters, in the foreground and in the background, and what they share."""

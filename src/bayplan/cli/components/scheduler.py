@@ -1,0 +1,41 @@
+"""`bayplan scheduler`: the scheduler against any cluster, with kube-scheduler's flags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bayplan.cli.components import component
+from bayplan.cli.flags.kube_command import KubeCommand
+from bayplan.cli.flags.kube_flag_tables import SCHEDULER
+from bayplan.cli.output import Failure
+
+
+@click.command(cls=KubeCommand, table=SCHEDULER)
+@click.option(
+    "--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="KubeSchedulerConfiguration."
+)
+@component.component_options(10259)
+def command(config: Path | None, **options: Any) -> None:
+    """Run the scheduler against any cluster, Bayplan's or a real one."""
+
+    def make(client: Any, clock: Any, randomness: Any, metrics: Any) -> Any:
+        from bayplan.scheduler.service import SchedulerService
+
+        return SchedulerService(client, clock=clock, randomness=randomness, metrics=metrics, config=config)
+
+    component.run("kube-scheduler", make, configured=_election_in(config), **options)
+
+
+def _election_in(config: Path | None) -> Mapping[str, Any]:
+    """`leaderElection` of a configuration. Raises Failure."""
+    from bayplan.scheduler.configuration.settings import load
+    from bayplan.scheduler.errors import SettingsError
+
+    try:
+        return load(config).leader_election
+    except (SettingsError, OSError) as error:
+        raise Failure(str(error)) from error

@@ -1,0 +1,1 @@
+"""Flags of Kubernetes' programs: their tables, how they are read, and the settings that they become."""

@@ -1,0 +1,1 @@
+"""Verbs that ask: about a live cluster, a snapshot, or a workload over time."""
