@@ -225,15 +225,18 @@ class QueueSet:
 
     def dispatch(self, now: float) -> list[Ticket[Any]]:
         """Start as many waiting requests as there is room for."""
-        self.advance(now)
         started: list[Ticket[Any]] = []
+        if self._turn_seats >= self.seats_per_turn:
+            return started
+        self.advance(now)
         while self.waiting and self.seats < self.limit and self._turn_seats < self.seats_per_turn:
             queue = self._next_queue()
             ticket = queue.waiting[0]
             if not self._has_room(ticket.work.seats):
                 ticket.flow.counts.no_room += 1
                 break
-            self._note_dispatch(queue)
+            if not started:
+                self._note_dispatch(queue)
             self._dequeue(queue, ticket)
             ticket.work = ticket.work.limited_to(self.limit)
             self._robin = queue.index
@@ -347,11 +350,16 @@ class QueueSet:
     def _next_queue(self) -> Queue:
         """The queue whose oldest request would finish first; of equal ones the first behind the queue that was last chosen."""
         count, first = len(self.queues), self._robin + 1
-
-        def order(queue: Queue) -> tuple[int, int]:
-            return queue.next_dispatch + queue.waiting[0].work.total_work, (queue.index - first) % count
-
-        return min(self._backlogged, key=order)
+        best: Queue | None = None
+        least = place = 0
+        for queue in self._backlogged:
+            finish = queue.next_dispatch + queue.waiting[0].work.total_work
+            if best is None or finish < least:
+                best, least, place = queue, finish, (queue.index - first) % count
+            elif finish == least and (queue.index - first) % count < place:
+                best, place = queue, (queue.index - first) % count
+        assert best is not None
+        return best
 
     def _note_dispatch(self, chosen: Queue) -> None:
         starts = [queue.next_dispatch for queue in self._backlogged]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
-from bayplan.api.kinds import Kind, KindTable
+from bayplan.api.kinds import KindTable
 from bayplan.apiserver.flow_control.estimation import ObjectStatistics
 from bayplan.apiserver.flow_control.parameters import SIZES_KEPT_SECONDS
 from bayplan.apiserver.objects import ObjectStore
@@ -23,8 +23,8 @@ class CacheStatistics:
         self._objects = objects
         self._kinds = kinds
         self._clock = clock
-        self._sizes: dict[Kind, tuple[float, int]] = {}
-        """When an average was taken, and the average in bytes."""
+        self._sizes: dict[str, tuple[float, int]] = {}
+        """By resource, since kinds come and go: when an average was taken, and the average in bytes."""
 
     def of(self, info: RequestInfo) -> ObjectStatistics | None:
         """Statistics of the resource of a request; None if this server does not keep its objects."""
@@ -35,9 +35,9 @@ class CacheStatistics:
         if not cache.count:
             return ObjectStatistics(0, 0)
         now = self._clock.monotonic()
-        at, average = self._sizes.get(kind, (now, 0))
+        at, average = self._sizes.get(kind.group_resource, (now, 0))
         if not average or now - at >= SIZES_KEPT_SECONDS:
             sizes = [len(entry.body) for entry in islice(cache.all(), _SAMPLE)]
             average = -(-sum(sizes) // len(sizes))
-            self._sizes[kind] = (now, average)
+            self._sizes[kind.group_resource] = (now, average)
         return ObjectStatistics(cache.count, average)
