@@ -205,6 +205,20 @@ def test_a_burst_leaves_room_for_what_comes_with_the_next_input() -> None:
     assert started[0] is other
 
 
+def test_who_waits_for_the_next_turn_does_not_count_as_served() -> None:
+    """R grows by what is served: nothing, while nothing executes and the turn is over."""
+    queue_set, a = QueueSet(0.0), Flow(FlowCounts(), (0,))
+    queue_set.configure(0.0, 8, 1000)
+    queue_set.limit, queue_set.seats_per_turn = 100, 1
+    first, *_ = [queue_set.start(0.0, ONE_SEAT, a) for _ in range(50)]
+    queue_set.finish(0.001, first)
+    assert queue_set.r == pytest.approx(0.001 * SCALE)
+    queue_set.new_turn(5.0)
+    assert queue_set.r == pytest.approx(0.001 * SCALE)
+    queue_set.advance(6.0)
+    assert queue_set.r == pytest.approx(1.001 * SCALE)
+
+
 def test_time_is_measured_by_what_happens_in_it() -> None:
     scenario = Scenario(1, 1)
     client = Client(A, 2, executes=1.0)

@@ -157,6 +157,7 @@ class QueueSet:
 
     def new_turn(self, now: float) -> list[Ticket[Any]]:
         """Requests may start again that had to wait only since many have just started. Returns what is started now."""
+        self.advance(now)  # by what was served in the turn
         self._turn_seats = 0
         return self.dispatch(now)
 
