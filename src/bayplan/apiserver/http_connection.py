@@ -388,6 +388,9 @@ class Connection(RequestHandler):
         super().connection_lost(exc)
         if self._unanswered is not None:
             self._handler.abandon(self._unanswered)
+        answered = self.take_answered()
+        if answered is not None and answered[1].relay is not None:
+            answered[1].not_relayed()
         if self._lost is not None and not self._lost.done():
             self._lost.set_result(None)
 

@@ -73,13 +73,13 @@ class Gate:
 
     def load(self, configs: Sequence[fc.PriorityLevelConfiguration], schemas: Sequence[fc.FlowSchema]) -> None:
         """Take over the objects as they are now."""
-        self.update_metrics()
+        self._metrics.take_times(self.configuration, self._clock.monotonic())
         self.configuration.load(configs, schemas, self._clock.monotonic())
         self._limits_changed()
 
     def adjust(self) -> None:
         """Adjust the limits to the demand. To be called every `ADJUSTMENT_SECONDS`."""
-        self.update_metrics()
+        self._metrics.take_times(self.configuration, self._clock.monotonic())
         self.configuration.adjust(self._clock.monotonic())
         self._limits_changed()
 

@@ -168,9 +168,11 @@ def adjust(levels: Iterable[Level], now: float) -> float:
 def _divide(limited: Sequence[Level], left: int, total: int) -> float:
     """Set the current limits of levels that have one. left: seats that exempt requests do not use; total: seats of all levels."""
     lowest = sum(level.lowest for level in limited)
-    least = sum(level.least_current for level in limited)
+    floors = [level.least_current for level in limited]
+    least = sum(floors)
     shares = [
-        Share(max(level.least_current, level.demand.smoothed), level.least_current, level.highest) for level in limited
+        Share(max(floor, level.demand.smoothed), floor, level.highest)
+        for level, floor in zip(limited, floors, strict=True)
     ]
     for level, share in zip(limited, shares, strict=True):
         level.target = max(share.target, MINIMUM_TARGET)

@@ -97,10 +97,10 @@ class FlowMetrics:
         return FlowSeries(self._histograms, (level.name, classification.schema_name), is_exempt=level.is_exempt)
 
     def update(self, configuration: Configuration, now: float) -> None:
-        """Bring in what is not counted as it happens. To be called before limits change, too, since utilizations are parts of them."""
+        """Bring in what is not counted as it happens."""
+        self.take_times(configuration, now)
         self._fair_fraction.set(configuration.fair_fraction)
         for level in configuration.levels.values():
-            self._take_times(level, now, configuration.server_limit)
             for name, value in _level_values(level).items():
                 self._levels[name].labels(level.name).set(value)
             for bound, (start, discounted) in _start_bounds(level).items():
@@ -126,8 +126,14 @@ class FlowMetrics:
         for reason, number in counts.rejected.items():
             self._counters["rejected_requests_total"].labels(*names, reason).value = number
 
-    def _take_times(self, level: Level, now: float, server_limit: int) -> None:
-        level.collect(now)
+    def take_times(self, configuration: Configuration, now: float) -> None:
+        """Bring in the utilizations. To be called before limits change, since they are parts of these."""
+        for level in configuration.levels.values():
+            level.collect(now)
+            if level.times:
+                self._take_times(level, configuration.server_limit)
+
+    def _take_times(self, level: Level, server_limit: int) -> None:
         limit = level.current or max(1, round(server_limit / 10))
         queuing = level.queuing
         room = queuing.queues * max(1, queuing.queue_length_limit) if queuing is not None else 1
