@@ -37,6 +37,9 @@ from bayplan.apiserver.flow_control.queues import (
 from bayplan.apiserver.flow_control.work import SCALE, Work, seat_seconds
 
 UNLIMITED: Final = 1 << 60
+_EXECUTING, _OVER = State.EXECUTING, State.OVER
+_NOTHING: Final[list[Ticket[Any]]] = []
+"""What most requests start in their place."""
 
 
 class QueueSet:
@@ -59,7 +62,8 @@ class QueueSet:
         """None if the last request did not have to wait: then `_at_once` has its R, the start of its queue, and the seats of that."""
         self._at_once = (0, 0, 0)
         self.durations: dict[tuple[int, int, int, int], float] = {}
-        """Seconds spent with so many requests executing, seats occupied, requests waiting and seats wanted by those; to be emptied by who reads it."""
+        """Seconds spent with so many requests executing, seats occupied, requests waiting and seats wanted by those; to be emptied by who reads it. Not kept of a
+        level without a limit, of which it would say nothing that is needed."""
         self.highest_demand = 0
         """Most seats that were occupied or wanted at once; to be set back by who reads it."""
         self.without_queue: dict[Ticket[Any], None] = {}
@@ -106,7 +110,7 @@ class QueueSet:
 
     def _pass(self, now: float) -> None:
         elapsed = now - self.now
-        if elapsed <= 0.0:
+        if elapsed <= 0.0 or self.desired_queues < 0:
             return
         key = (self.executing, self.seats, self.waiting, self.waiting_seats)
         self.durations[key] = self.durations.get(key, 0.0) + elapsed
@@ -122,12 +126,16 @@ class QueueSet:
 
     def start(self, now: float, work: Work, flow: F, details: Any = None) -> Ticket[F]:
         """A request comes. It executes, waits, or is rejected; `dispatch` is to be called if it waits."""
+        if self.desired_queues < 0:
+            ticket = Ticket(work, flow, details, now, 0)
+            self._execute(ticket, now)
+            return ticket
         if self._lingering:
             self.advance(now)
         elif now > self.now:
             self._pass(now)
         ticket = Ticket(work, flow, details, now, self.r)
-        if self.desired_queues < 0 or (self.desired_queues == 0 and self._has_room(work.seats)):
+        if self.desired_queues == 0 and self._has_room(work.seats):
             self._execute(ticket, now)
         elif self.desired_queues == 0:
             ticket.reject(CONCURRENCY_LIMIT)
@@ -163,11 +171,14 @@ class QueueSet:
 
     def finish(self, now: float, ticket: Ticket[Any]) -> list[Ticket[Any]]:
         """An executing request is answered. Returns what is started in its place."""
+        if self.desired_queues < 0 and ticket.queue is None:
+            self._finish_exempt(ticket)
+            return _NOTHING
         if self._lingering:
             self.advance(now)
         elif now > self.now:
             self._pass(now)
-        ticket.state = State.OVER
+        ticket.state = _OVER
         self.executing -= 1
         ticket.flow.counts.executing -= 1
         queue, work = ticket.queue, ticket.work
@@ -185,7 +196,17 @@ class QueueSet:
             heapq.heappush(self._lingering, (now + work.additional_seconds, self._lingered, ticket))
         else:
             self._release(ticket)
-        return self.dispatch(now) if self.waiting else []
+        return self.dispatch(now) if self.waiting else _NOTHING
+
+    def _finish_exempt(self, ticket: Ticket[Any]) -> None:
+        """Seats of a level without a limit are not missing afterwards: they are free at once."""
+        seats, counts = ticket.work.seats, ticket.flow.counts
+        ticket.state = _OVER
+        self.executing -= 1
+        self.seats -= seats
+        counts.executing -= 1
+        counts.seats -= seats
+        del self.without_queue[ticket]
 
     def abandon(self, now: float, ticket: Ticket[Any], reason: str) -> list[Ticket[Any]]:
         """A waiting request does not wait any longer. Returns what is started since it is not in the way any more."""
@@ -227,7 +248,7 @@ class QueueSet:
     def dispatch(self, now: float) -> list[Ticket[Any]]:
         """Start as many waiting requests as there is room for."""
         started: list[Ticket[Any]] = []
-        if self._turn_seats >= self.seats_per_turn:
+        if not self.waiting or self._turn_seats >= self.seats_per_turn:
             return started
         self.advance(now)
         while self.waiting and self.seats < self.limit and self._turn_seats < self.seats_per_turn:
@@ -310,7 +331,7 @@ class QueueSet:
     def _execute(self, ticket: Ticket[Any], now: float) -> None:
         queue, work, counts = ticket.queue, ticket.work, ticket.flow.counts
         seats = work.seats
-        ticket.state = State.EXECUTING
+        ticket.state = _EXECUTING
         ticket.started = now
         self.executing += 1
         self.seats += seats
