@@ -97,6 +97,19 @@ async def front() -> AsyncIterator[Front]:
         await cluster.stop()
 
 
+async def no_seats_taken(found: Front) -> None:
+    """What was passed on has given its seat back. Raises TimeoutError."""
+    gate = found.cluster.api.gate
+    assert gate is not None
+    levels = gate.configuration.levels.values()
+    async with asyncio.timeout(20):
+        while True:
+            taken = [ticket.details.path for one in levels for ticket in one.queue_set.executing_tickets()]
+            if not any(path.startswith(f"/apis/{GROUP}") for path in taken):
+                return
+            await asyncio.sleep(0.02)
+
+
 def play(story: Callable[[Front, RemoteServer], Awaitable[None]], *, secure: bool = True) -> None:
     """Run a story with a cluster and a server that it takes as available."""
 
@@ -106,6 +119,7 @@ def play(story: Callable[[Front, RemoteServer], Awaitable[None]], *, secure: boo
             await found.add_service(remote.port, **trust)
             await found.condition("True")
             await story(found, remote)
+            await no_seats_taken(found)
 
     asyncio.run(main())
 
