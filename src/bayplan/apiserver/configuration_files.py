@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 import msgspec
 import yaml
 
+from bayplan.api.codec import json_type
 from bayplan.api.errors import quoted
 from bayplan.apiserver.body_problems import head_problem
 from bayplan.apiserver.yaml import problem_text, repeated_keys, to_json
@@ -41,7 +42,9 @@ def read_file(data: bytes, kind: str, struct: type[S]) -> S:
         raise ConfigurationError(problem)
     tree = msgspec.json.decode(body) or {}
     _check_head(tree, kind, data)
-    strange = [line.strip() for line in repeated.splitlines()[1:]]
+    if problem := _misfit(tree, struct, "", ""):
+        raise ConfigurationError(problem)
+    strange = [repeated] if repeated else []
     strange += [f'unknown field "{one}"' for one in _unknown(tree, struct, "") if one not in ("kind", "apiVersion")]
     if strange:
         raise ConfigurationError(f"strict decoding error: {', '.join(strange)}")
@@ -71,10 +74,51 @@ def _without_null(value: Any) -> Any:
     return [_without_null(one) for one in value] if isinstance(value, list) else value
 
 
+_GO_TYPES: Final = {str: "string", bool: "bool"}
+
+
+def _misfit(tree: Any, kind: Any, path: str, holder: str) -> str:
+    """What does not have the type of its field first, in Go's words; "" if nothing. path: the fields that lead here. holder: the struct of the last one."""
+    kind = _without_none(kind)
+    if tree is None:
+        return ""
+    found, wanted = "", _GO_TYPES.get(kind, "")
+    if get_origin(kind) is tuple:
+        if isinstance(tree, list):
+            return next(filter(None, (_misfit(one, get_args(kind)[0], path, holder) for one in tree)), "")
+        item = get_args(kind)[0]
+        found, wanted = json_type(tree), f"[]{_GO_TYPES.get(item) or f'v1.{_go_name(item)}'}"
+    elif issubclass(kind, msgspec.Struct):
+        if isinstance(tree, dict):
+            return next(filter(None, _field_misfits(tree, kind, path)), "")
+        found, wanted = json_type(tree), f"v1.{_go_name(kind)}"
+    elif wanted and not isinstance(tree, kind):
+        found = json_type(tree)
+    return f"json: cannot unmarshal {found} into Go struct field {holder}.{path} of type {wanted}" if found else ""
+
+
+def _field_misfits(tree: Mapping[str, Any], kind: type[msgspec.Struct], path: str) -> Iterator[str]:
+    hints = get_type_hints(kind)
+    known = {one.encode_name: hints[one.name] for one in msgspec.structs.fields(kind)}
+    for name, value in tree.items():
+        if name in known:
+            yield _misfit(value, known[name], f"{path}.{name}" if path else name, _go_name(kind))
+
+
+def _go_name(kind: type) -> str:
+    return kind.__name__.replace("Jwt", "JWT")
+
+
+def _without_none(kind: Any) -> Any:
+    """The type of a field that may be missing."""
+    if get_origin(kind) is Union or type(kind).__name__ == "UnionType":
+        return next(one for one in get_args(kind) if one is not type(None))
+    return kind
+
+
 def _unknown(tree: Any, kind: Any, path: str) -> Iterator[str]:
     """The paths of fields that a type does not have."""
-    if get_origin(kind) is Union or type(kind).__name__ == "UnionType":
-        kind = next(one for one in get_args(kind) if one is not type(None))
+    kind = _without_none(kind)
     if get_origin(kind) is tuple and isinstance(tree, list):
         for index, one in enumerate(tree):
             yield from _unknown(one, get_args(kind)[0], f"{path}[{index}]")

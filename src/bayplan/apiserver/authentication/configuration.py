@@ -83,24 +83,24 @@ class JwtAuthenticator(ConfigurationStruct):
     user_validation_rules: tuple[UserValidationRule, ...] = ()
 
 
-class AnonymousCondition(ConfigurationStruct):
+class AnonymousAuthCondition(ConfigurationStruct):
     """A path that may be asked for without credentials."""
 
     path: str = ""
 
 
-class AnonymousConfiguration(ConfigurationStruct):
+class AnonymousAuthConfig(ConfigurationStruct):
     """Who may come without credentials."""
 
     enabled: bool = False
-    conditions: tuple[AnonymousCondition, ...] = ()
+    conditions: tuple[AnonymousAuthCondition, ...] = ()
 
 
 class AuthenticationConfiguration(ConfigurationStruct):
     """The whole file."""
 
     jwt: tuple[JwtAuthenticator, ...] = ()
-    anonymous: AnonymousConfiguration | None = None
+    anonymous: AnonymousAuthConfig | None = None
 
 
 def read_authentication_configuration(data: bytes) -> AuthenticationConfiguration:

@@ -201,7 +201,23 @@ def test_a_file_of_each_version_is_read(version: str) -> None:
         (HEAD + "jwts: []", 'strict decoding error: unknown field "jwts"'),
         (HEAD + "jwt: [{issuer: {uri: a}}]", 'unknown field "jwt\\[0\\].issuer.uri"'),
         (HEAD + "jwt: []\njwt: []", 'key "jwt" already set in map'),
-        (HEAD + "jwt: [{issuer: {url: 1}}]", "jwt"),
+        (
+            HEAD + "jwt: [{issuer: {url: 1}}]",
+            "json: cannot unmarshal number into Go struct field Issuer.jwt.issuer.url of type string",
+        ),
+        (
+            HEAD + "jwt: {}",
+            r"cannot unmarshal object into Go struct field AuthenticationConfiguration.jwt of type \[\]v1.JWTAuthenticator",
+        ),
+        (
+            HEAD + "jwt: [{issuer: a}]",
+            "cannot unmarshal string into Go struct field JWTAuthenticator.jwt.issuer of type v1.Issuer",
+        ),
+        (
+            HEAD + "jwt: [{issuer: {audiences: [1]}}]",
+            "cannot unmarshal number into Go struct field Issuer.jwt.issuer.audiences of type string",
+        ),
+        (HEAD + "anonymous: {enabled: 'yes'}", "field AnonymousAuthConfig.anonymous.enabled of type bool"),
         (HEAD + "jwt: {", "yaml"),
         ("[]", "json: cannot unmarshal array"),
     ],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from bayplan.api.codec import json_type
 from bayplan.api.errors import quoted
 from bayplan.apiserver.service_account_tokens.keys import TokenError, opened
 
@@ -24,6 +25,8 @@ NOT_BEFORE_LEEWAY: Final = 60.0
 _CURVES: Final = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
 _MOST_KEYS: Final = 100
 """Keys of a set that are looked at."""
+_NEVER: Final = "0001-01-01 00:00:00 +0000 UTC"
+"""How Go shows a moment that is not given."""
 GOOGLE: Final = "https://accounts.google.com"
 _SHORT_GOOGLE: Final = "accounts.google.com"
 
@@ -122,6 +125,7 @@ class Candidate:
             claims = msgspec.json.decode(self._payload, type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise TokenInvalid(f"oidc: failed to unmarshal claims: {error}") from error
+        _check_types(claims)
         found = claims.get("iss")
         if found != issuer and not (issuer == GOOGLE and found == _SHORT_GOOGLE):
             raise TokenInvalid(
@@ -130,6 +134,18 @@ class Candidate:
         _check_audience(claims.get("aud"), audiences)
         _check_time(claims, now)
         return claims
+
+
+def _check_types(claims: Mapping[str, Any]) -> None:
+    """Raises TokenInvalid for a claim that every token may have and that is of another type than it has to be."""
+    for name in ("iss", "sub", "nonce", "at_hash"):
+        if not isinstance(claims.get(name), str | None):
+            problem = (
+                f"json: cannot unmarshal {json_type(claims[name])} into Go struct field idToken.{name} of type string"
+            )
+            raise TokenInvalid(f"oidc: failed to unmarshal claims: {problem}")
+    for name in ("exp", "iat", "nbf"):
+        _number(claims.get(name))
 
 
 def _check_audience(found: Any, audiences: Sequence[str]) -> None:
@@ -146,18 +162,23 @@ def _check_audience(found: Any, audiences: Sequence[str]) -> None:
 
 def _check_time(claims: Mapping[str, Any], now: float) -> None:
     """Raises TokenInvalid unless a token is good now. One that never ends is not."""
-    ends, begins = (_number(claims.get(name), name) for name in ("exp", "nbf"))
-    if (ends or 0.0) < now:
-        raise TokenInvalid(f"oidc: token is expired (Token Expiry: {_shown(ends or 0.0)})")
+    ends, begins = (_number(claims.get(name)) for name in ("exp", "nbf"))
+    if ends is None or ends < now:
+        raise TokenInvalid(f"oidc: token is expired (Token Expiry: {_NEVER if ends is None else _shown(ends)})")
     if begins is not None and now + NOT_BEFORE_LEEWAY < begins:
         raise TokenInvalid(f"oidc: current time {_shown(now)} before the nbf (not before) time: {_shown(begins)}")
 
 
-def _number(value: Any, name: str) -> float | None:
+def _number(value: Any) -> float | None:
+    """A moment, if there is one. Raises TokenInvalid."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TokenInvalid(f"oidc: failed to unmarshal claims: {name} is no number")
+        if isinstance(value, str):
+            problem = f"json: invalid number literal, trying to unmarshal {quoted(msgspec.json.encode(value).decode())} into Number"
+        else:
+            problem = f"json: cannot unmarshal {json_type(value)} into Go value of type json.Number"
+        raise TokenInvalid(f"oidc: failed to unmarshal claims: {problem}")
     return float(value)
 
 
