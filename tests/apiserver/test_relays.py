@@ -22,7 +22,7 @@ from bayplan.apiserver.certificates import make_authority, sign
 from bayplan.apiserver.requests import Request, User
 from bayplan.apiserver.tls import client_tls, tls_context
 from bayplan.support.clock import SystemClock
-from tests.apiserver.serving import ADMIN, AS_RECORDED, Served, client_of, opened, served
+from tests.apiserver.serving import ADMIN, AS_RECORDED, TOKENS, Served, client_of, opened, served
 
 AUTHORITY = make_authority(SystemClock().now())
 POD = "/api/v1/namespaces/default/pods/p"
@@ -31,6 +31,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 async def kubelet(request: web.Request) -> web.StreamResponse:
     """Answers what a kubelet is asked."""
+    assert "bearer" not in request.headers.get("Sec-WebSocket-Protocol", "")
     if request.path.startswith("/exec/") or request.path.startswith("/portForward/"):
         socket = web.WebSocketResponse(protocols=("v4.channel.k8s.io",))
         await socket.prepare(request)
@@ -205,6 +206,31 @@ def test_exec_becomes_a_connection_between_client_and_kubelet() -> None:
             f"{server.url}{POD}/portforward?ports=80&ports=81", headers=server.headers()
         ) as socket:
             assert await socket.receive_str() == "/portForward/default/p?port=80%2C81"
+
+    ask(check)
+
+
+def test_a_browser_sends_its_token_among_the_subprotocols_of_a_websocket() -> None:
+    prefix = "base64url.bearer.authorization.k8s.io."
+
+    async def check(server: Served, get: Callable[[str], Awaitable[tuple[int, Any]]]) -> None:
+        url = f"{server.url}{POD}/exec?command=ls&stdout=true"
+        good, wrong = (
+            prefix + base64.urlsafe_b64encode(token.encode()).decode().rstrip("=")
+            for token in (TOKENS["admin"][0], "no such token")
+        )
+        own = "v4.channel.k8s.io"
+        async with server.session.ws_connect(url, protocols=(good, own)) as socket:
+            assert socket.protocol == own
+            assert (await socket.receive_str()).startswith("/exec/default/p/main")
+        for protocols in ((good,), (wrong, own), (good, good, own), (prefix + "=", own), (prefix, own)):
+            with pytest.raises(aiohttp.WSServerHandshakeError, match="401"):
+                await server.session.ws_connect(url, protocols=protocols)
+        with pytest.raises(aiohttp.WSServerHandshakeError, match="403"):
+            await server.session.ws_connect(url, protocols=(own,))
+        headers = {"Sec-WebSocket-Protocol": f"{good}, {own}"}
+        async with server.session.get(f"{server.url}{POD}", headers=headers) as answer:
+            assert answer.status == 403  # this is no WebSocket
 
     ask(check)
 

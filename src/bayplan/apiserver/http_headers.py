@@ -34,6 +34,8 @@ class ParsedHeaders(NamedTuple):
     real_ip: str = ""
     proxied: User | None = None
     """Who asks by the headers of a front proxy, whoever sent them."""
+    socket_token: str | None = ""
+    """The token of a browser that opens a WebSocket; None if it is not sent as it has to be."""
 
 
 HeaderCache = Memo[bytes, ParsedHeaders]

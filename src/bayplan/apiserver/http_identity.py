@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Final
 
 from bayplan.apiserver.authentication.authenticator import Authenticator, Unfinished
 from bayplan.apiserver.authentication.client_certificates import Certified, ClientCertificates
-from bayplan.apiserver.authentication.headers import impersonation
+from bayplan.apiserver.authentication.headers import SocketTokenError, impersonation, socket_token
 from bayplan.apiserver.authentication.metrics import AuthenticationMetrics
 from bayplan.apiserver.authentication.request_headers import RequestHeaders
 from bayplan.apiserver.http_headers import ParsedHeaders
-from bayplan.apiserver.requests import User
+from bayplan.apiserver.requests import ANONYMOUS, User
 from bayplan.support.clock import Clock
 
 if TYPE_CHECKING:
     from bayplan.apiserver.http_connection import Connection
 
+_PROTOCOLS: Final = "Sec-WebSocket-Protocol"
+_LOWER_PROTOCOLS: Final = _PROTOCOLS.lower()
 NOBODY: Final = User("")
 """Stands for a user that is not known yet."""
 
@@ -51,6 +53,7 @@ class Identities:
             headers.get("X-Forwarded-For", ""),
             headers.get("X-Real-Ip", ""),
             self._headers.user(pairs) if self._headers is not None else None,
+            _socket_token(headers) if _PROTOCOLS in headers else "",
         )
 
     def is_identity_header(self, name: str) -> bool:
@@ -68,7 +71,10 @@ class Identities:
         certified = connection.certified or self.certify(connection)
         if certified.not_after < self._clock.now():
             certified = self.certify(connection)
-        found = self.authenticator.authenticate(head.authorization, certified, head.proxied, path)
+        authorization = head.authorization or (f"Bearer {head.socket_token}" if head.socket_token else "")
+        found = self.authenticator.authenticate(authorization, certified, head.proxied, path)
+        if found is ANONYMOUS and head.socket_token is None:
+            found = None
         if not isinstance(found, Unfinished):
             self._metrics.record(found, self._clock.monotonic() - started)
         return found
@@ -79,3 +85,16 @@ class Identities:
         found = await self.authenticator.finish(unfinished)
         self._metrics.record(found, self._clock.monotonic() - started)
         return found
+
+
+def _socket_token(headers: Mapping[str, str]) -> str | None:
+    """See ParsedHeaders."""
+    is_socket = headers.get("Upgrade", "").lower() == "websocket" and "upgrade" in headers.get("Connection", "").lower()
+    try:
+        return (
+            socket_token(value for name, value in headers.items() if name.lower() == _LOWER_PROTOCOLS)[0]
+            if is_socket
+            else ""
+        )
+    except SocketTokenError:
+        return None

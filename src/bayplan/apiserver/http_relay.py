@@ -23,6 +23,7 @@ from multidict import CIMultiDict
 from bayplan.api.errors import ApiError, bad_request, failure, internal_error
 from bayplan.apiserver.aggregation.forwarding import is_identity_header
 from bayplan.apiserver.aggregation.probing import Page, Question
+from bayplan.apiserver.authentication.headers import without_token
 from bayplan.apiserver.certificates import KeyPair
 from bayplan.apiserver.dialing import dial_problem
 from bayplan.apiserver.html_pages import LONGEST_PAGE, is_rewritable, rewrite_page
@@ -341,6 +342,8 @@ def _request_headers(
         lower = name.lower()
         if lower not in _HOP_BY_HOP and lower not in _OWN and not lower.startswith("impersonate-"):
             if is_identity_header(lower) or drops(lower) or (relay.purpose is Purpose.AGGREGATED and lower == "host"):
+                continue
+            if lower == "sec-websocket-protocol" and not (value := without_token(value)):
                 continue
             headers.add(name, value)
     for name, value in relay.identity:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from urllib.parse import unquote
 
 from bayplan.apiserver.requests import Impersonation
 
 SPACE_WARNING = "the provided Authorization header contains extra space before the bearer token, and is ignored"
+_SOCKET_PREFIX = "base64url.bearer.authorization.k8s.io."
 _PREFIX = "impersonate-"
 _EXTRA = "impersonate-extra-"
 
@@ -18,6 +20,42 @@ def bearer_token(authorization: str) -> tuple[str, str]:
     if len(parts) < 2 or parts[0].lower() != "bearer":
         return "", ""
     return parts[1], SPACE_WARNING if not parts[1] and len(parts) == 3 else ""
+
+
+class SocketTokenError(ValueError):
+    """A client sends a token for a WebSocket as it must not be sent."""
+
+
+def socket_token(protocols: Iterable[str]) -> tuple[str, list[str]]:
+    """The token that a browser sends among the subprotocols of a WebSocket, as it can send no header ("" if there is none), and the other subprotocols.
+
+    protocols: values of `Sec-WebSocket-Protocol`. Raises SocketTokenError. Source: Kubernetes' `request/websocket/protocol.go`.
+    """
+    tokens, others = [], []
+    for protocol in (part.strip() for value in protocols for part in value.split(",")):
+        if protocol.startswith(_SOCKET_PREFIX):
+            tokens.append(protocol.removeprefix(_SOCKET_PREFIX))
+        else:
+            others.append(protocol)
+    if not tokens:
+        return "", others
+    if len(tokens) > 1:
+        raise SocketTokenError("multiple base64.bearer.authorization tokens specified")
+    try:
+        encoded = "" if "=" in tokens[0] else tokens[0] + "=" * (-len(tokens[0]) % 4)
+        token = b64decode(encoded, altchars=b"-_", validate=True).decode()
+    except ValueError:
+        token = ""
+    if not token:
+        raise SocketTokenError("invalid base64.bearer.authorization token encoding")
+    if not any(others):
+        raise SocketTokenError("missing additional subprotocol")
+    return token, others
+
+
+def without_token(protocols: str) -> str:
+    """Subprotocols of a WebSocket as they are passed on: without the client's token."""
+    return ",".join(one for one in protocols.split(",") if not one.strip().startswith(_SOCKET_PREFIX))
 
 
 def impersonation(headers: Iterable[tuple[str, str]]) -> Impersonation | None:
