@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from bayplan.apiserver.authentication.authenticator import Authenticator, Unfinished
-from bayplan.apiserver.authentication.client_certificates import Certified, ClientCertificates
+from bayplan.apiserver.authentication.client_certificates import NO_CERTIFICATE, Certified, ClientCertificates
 from bayplan.apiserver.authentication.headers import SocketTokenError, impersonation, socket_token
 from bayplan.apiserver.authentication.metrics import AuthenticationMetrics
 from bayplan.apiserver.authentication.request_headers import RequestHeaders
@@ -67,16 +67,15 @@ class Identities:
 
     def user(self, connection: Connection, head: ParsedHeaders, path: str) -> User | Unfinished | None:
         """Who sends a request; None if the credentials are wrong, or nobody may come without."""
-        started = self._clock.monotonic()
         certified = connection.certified or self.certify(connection)
-        if certified.not_after < self._clock.now():
+        if certified is not NO_CERTIFICATE and certified.not_after < self._clock.now():
             certified = self.certify(connection)
         authorization = head.authorization or (f"Bearer {head.socket_token}" if head.socket_token else "")
         found = self.authenticator.authenticate(authorization, certified, head.proxied, path)
         if found is ANONYMOUS and head.socket_token is None:
             found = None
         if not isinstance(found, Unfinished):
-            self._metrics.record(found, self._clock.monotonic() - started)
+            self._metrics.record_at_once(found)
         return found
 
     async def finish(self, unfinished: Unfinished) -> User | None:

@@ -30,6 +30,7 @@ class AuthenticationMetrics:
         )
         self._attempts = {is_known: attempts.labels(_RESULTS[is_known]) for is_known in (True, False)}
         self._seconds = {is_known: seconds.labels(_RESULTS[is_known]) for is_known in (True, False)}
+        self._success, self._quick = self._attempts[True], self._seconds[True].counts
         self._of_user: dict[str, Counter] = {}
 
     def record(self, user: User | None, seconds: float) -> None:
@@ -40,6 +41,17 @@ class AuthenticationMetrics:
         if user is not None:
             counter = self._of_user.get(user.name) or self._counter(user.name)
             counter.value += 1
+
+    def record_at_once(self, user: User | None) -> None:
+        """The same for what is known without waiting, which takes less than the smallest bucket holds: reading the clock twice would take as long."""
+        if user is None:
+            self._attempts[False].value += 1
+            self._seconds[False].counts[0] += 1
+            return
+        self._success.value += 1
+        self._quick[0] += 1
+        counter = self._of_user.get(user.name) or self._counter(user.name)
+        counter.value += 1
 
     def _counter(self, name: str) -> Counter:
         if len(self._of_user) >= _MOST_NAMES:
