@@ -49,6 +49,31 @@ vhMejkE9ZKW9ydhtX9BX5Q==
 """A certificate without extensions, as `openssl x509 -req` makes it; good until November 2036."""
 
 
+NO_AUTHORITY = """\
+-----BEGIN CERTIFICATE-----
+MIIBcTCCARagAwIBAgIUYPKpV+t+gfhwGhWstvLvKFc8hQwwCgYIKoZIzj0EAwIw
+DzENMAsGA1UEAwwEbGVhZjAeFw0yNjExMjYxMzQ4MjhaFw0zNjExMjMxMzQ4Mjha
+MA8xDTALBgNVBAMMBGxlYWYwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAST8PWM
+pOOpJ4MmA/Huw3gheTmnNTKecl0nqI11tmcerXuQONtJ8fhVGqMUMuTbTYrWow1n
+nUyE1v+YNcm1IiH1o1AwTjAdBgNVHQ4EFgQU3ChdNlxGisWMvEiNlfgfTaM3Legw
+HwYDVR0jBBgwFoAU3ChdNlxGisWMvEiNlfgfTaM3LegwDAYDVR0TAQH/BAIwADAK
+BggqhkjOPQQDAgNJADBGAiEAtbgS2uKLUEF2i958zFTt4xA8LK9Uqpc727LAjWZR
+9lcCIQDaZAi5XgZKLOTB195qlDsKC2yLTpAlIYJcz9i4mZeuyg==
+-----END CERTIFICATE-----
+"""
+SIGNED_BY_NO_AUTHORITY = """\
+-----BEGIN CERTIFICATE-----
+MIIBJjCBzQIUcAZFBQCPHByK3txhq3AG8tIZUl4wCgYIKoZIzj0EAwIwDzENMAsG
+A1UEAwwEbGVhZjAeFw0yNjExMjYxMzQ4MjhaFw0zNjExMjMxMzQ4MjhaMB0xDDAK
+BgNVBAoMA2RldjENMAsGA1UEAwwEZG9yYTBZMBMGByqGSM49AgEGCCqGSM49AwEH
+A0IABJTGvoJjjGSbWwBjuutsTv/fqjG6ImiRAUfCFIvhGDyW6bNxKKV3gjIdxK/s
+sXZ46Ec8P3Q5Z0euQc+0J9mdPdgwCgYIKoZIzj0EAwIDSAAwRQIhAIm+0xMT3Xaa
+23LVzNBV3JlY72KgkqVCJfgn0r1zJAhEAiBU2MzU+mqoPztQYCcCRezjmiOkVoQ3
+C5z/ElsVK92+0Q==
+-----END CERTIFICATE-----
+"""
+
+
 def certificates(*names: str) -> ClientCertificates:
     """Those of a server that knows users of one authority and front proxies of another."""
     return ClientCertificates(USERS_ONLY, FrontProxies(Authority(PROXIES.certificate), names))
@@ -127,3 +152,47 @@ def test_a_certificate_of_version_1_is_taken_if_the_authority_has_signed_it_itse
     }.items():
         with pytest.raises(NotVouchedFor, match=problem):
             other.verify(leaf, when)
+
+
+def test_a_certificate_that_says_that_it_is_no_authority_vouches_for_nobody() -> None:
+    leaf = x509.load_pem_x509_certificate(SIGNED_BY_NO_AUTHORITY.encode())
+    with pytest.raises(NotVouchedFor, match="unknown authority"):
+        Authority(NO_AUTHORITY.encode()).verify([leaf], NOW)
+
+
+class Connected:
+    """A connection with a certificate, as asyncio shows it; its own TLS object."""
+
+    def __init__(self, certificate: bytes) -> None:
+        self._certificate = certificate
+
+    def get_extra_info(self, name: str) -> object:
+        return self if name == "ssl_object" else None
+
+    def getpeercert(self, binary: bool) -> bytes:
+        return self._certificate
+
+    def get_unverified_chain(self) -> list[bytes]:
+        return []  # as after TLS has resumed a session
+
+
+def test_a_certificate_that_has_expired_since_is_good_for_nothing() -> None:
+    users, proxies = (Connected(der(issue(authority, "x", NOW, seconds=60))) for authority in (USERS, PROXIES))
+    known = certificates()
+    for when, is_good in ((NOW, True), (NOW + 59, True), (NOW + 61, False)):
+        assert (known.of(users, when).user is not None) is is_good  # type: ignore[arg-type]
+        assert known.of(proxies, when).is_front_proxy is is_good  # type: ignore[arg-type]
+
+
+def test_a_certificate_is_judged_anew_when_the_authorities_change() -> None:
+    connection, known = Connected(der(issue(USERS, "x", NOW))), certificates()
+    assert known.of(connection, NOW).user is not None  # type: ignore[arg-type]
+    known.replace(Authority(OTHERS.certificate), None)
+    assert known.of(connection, NOW).user is None  # type: ignore[arg-type]
+
+
+def test_without_an_authority_of_users_certificates_of_front_proxies_name_nobody() -> None:
+    known = ClientCertificates(None, FrontProxies(Authority(PROXIES.certificate)))
+    found = known.judge([der(sign(PROXIES, NOW, "dora", organizations=("system:masters",)))], NOW)
+    assert (found.user, found.is_front_proxy) == (None, True)
+    assert ClientCertificates().judge([der(sign(OTHERS, NOW, "dora"))], NOW).user is not None
