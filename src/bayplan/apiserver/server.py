@@ -20,7 +20,6 @@ from bayplan.apiserver.allocation import Allocators
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from bayplan.apiserver.authorization.chain import build_authorizer
-from bayplan.apiserver.authorization.impersonation import impersonated_user
 from bayplan.apiserver.authorization.waiting import decided
 from bayplan.apiserver.bootstrap import Restorer, publish_beside_others
 from bayplan.apiserver.bootstrap.kubernetes_service import publish_service, restore_service, withdraw_service
@@ -35,6 +34,7 @@ from bayplan.apiserver.health import ALLOCATORS, BOOTSTRAP, CACHES, DEFINITIONS,
 from bayplan.apiserver.negotiation import JSON, PLAIN, Form, negotiate
 from bayplan.apiserver.nonresource import NonResource, page_not_found
 from bayplan.apiserver.objects import ObjectStore
+from bayplan.apiserver.permitted_paths import PermittedPaths
 from bayplan.apiserver.representation import in_form
 from bayplan.apiserver.request_info import CONNECTIONS, STREAMS
 from bayplan.apiserver.request_metrics import RequestMetrics
@@ -148,7 +148,7 @@ class ApiServer:
         """Records requests; None if there is no audit log. The server closes it."""
         self.gate: Gate | None = None
         """Decides which requests are worked on at once, by priority and fairness; None if that is off, or the server is not open."""
-        self._impersonations: dict[str, str] = {}
+        self._paths = PermittedPaths(self.context)
         self._nonresource = NonResource(self)
         self._upkeep = Upkeep(self.context)
         self._published: tuple[str, int] | None = None
@@ -224,7 +224,7 @@ class ApiServer:
             return await self._serve(request)
         if request.impersonation is not None:
             with suppress(ApiError):  # it is refused again when it is served
-                await decided(self._impersonate, request)
+                await decided(self._paths.impersonate, request)
         admission = gate.enter(request)
         if admission is None:
             return await self._serve(request)
@@ -249,7 +249,7 @@ class ApiServer:
         path = None
         try:
             asks = self.context.authorizer.asks_webhooks
-            path = await self._admitted_by_webhooks(request) if asks else self._admitted_path(request)
+            path = await self._paths.find_waiting(request) if asks else self._paths.find(request)
             if len(request.body) > self.context.settings.max_request_bytes:
                 raise request_too_large(self.context.settings.max_request_bytes)
             if request.query:
@@ -293,7 +293,7 @@ class ApiServer:
             return None
         submitted = None
         try:
-            path = self._admitted_path(request)
+            path = self._paths.find(request)
             if path is not None:
                 submitted = submit(Call.of(self.context, request, path))
         except ApiError:
@@ -343,40 +343,6 @@ class ApiServer:
                 forget(closed)
 
         watcher.on_close(ended)
-
-    def _admitted_path(self, request: Request) -> ResourcePath | None:
-        """The path, taken apart, of a request that is permitted: who may not ask does not learn what there is. Raises ApiError (403, 404)."""
-        if request.impersonation is not None:
-            self._impersonate(request)
-        return self._permitted_path(request)
-
-    async def _admitted_by_webhooks(self, request: Request) -> ResourcePath | None:
-        """The same if webhooks have to be asked."""
-        if request.impersonation is not None:
-            await decided(self._impersonate, request)
-        return await decided(self._permitted_path, request)
-
-    def _impersonate(self, request: Request) -> None:
-        """Let the user of a request become who they want to be. Raises ApiError (400, 403), Undecided."""
-        asker = request.user.name
-        request.user = impersonated_user(self.context.authorizer, request, self._impersonations)
-        request.impersonation = None
-        if request.audit is not None:
-            request.audit.impersonated(request.user, self._impersonations[asker])
-
-    def _permitted_path(self, request: Request) -> ResourcePath | None:
-        """Raises ApiError (403, 404), Undecided."""
-        authorizer = self.context.authorizer
-        if self.context.aggregated.find(request.path) is not None:
-            authorizer.admit(request, None)
-            return None
-        try:
-            path = resolve(self.context.kinds, request.info)
-        except ApiError:
-            authorizer.admit(request, None)
-            raise
-        authorizer.admit(request, path)
-        return path
 
     def _aggregated(self, request: Request) -> Response | None:
         """Who answers a request if another server does. Raises ApiError (503) if it is not available."""
