@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.authentication.request_headers import RequestHeaders
+from bayplan.apiserver.bootstrap.authentication import FrontProxy, publish_authentication
 from bayplan.apiserver.certificates import KeyPair, make_authority, sign
 from bayplan.apiserver.service_account_tokens.issuing import ObjectName, TokenGrant
 from bayplan.apiserver.service_account_tokens.keys import TokenKeys, make_signing_key, public_pem
@@ -234,5 +236,44 @@ def test_the_keys_of_service_account_tokens_are_read_again_when_they_change(tmp_
             assert (await reviewed(session, {"Authorization": f"Bearer {theirs}"}))[0] == 401
             assert (await reviewed(session, {"Authorization": f"Bearer {own}"}))[0] == (401 if signs else 201)
             assert (await reviewed(session, {"Authorization": f"Bearer {issuer.issue(grant, time.time())}"}))[0] == 201
+
+    asyncio.run(case())
+
+
+def test_what_is_published_is_made_again_and_else_left_alone(tmp_path: Path) -> None:
+    async def case() -> None:
+        async with running(settings(tmp_path)) as cluster:
+
+            def published() -> Any:
+                return cluster.api.context.find("ConfigMap", "kube-system", "extension-apiserver-authentication")
+
+            before = published()
+            await cluster._certificates_changed()
+            assert published().metadata.resource_version == before.metadata.resource_version
+            client = cluster.client()
+            await client.delete(core_v1.ConfigMap, before.metadata.name, "kube-system")
+            assert published() is None
+            await cluster._certificates_changed()
+            assert published().data == before.data
+            changed = published()
+            changed = await client.update(
+                msgspec.structs.replace(changed, data={**changed.data, "client-ca-file": "x", "own": "y"})
+            )
+            await cluster._certificates_changed()
+            assert published().data == {**before.data, "own": "y"}
+
+    asyncio.run(case())
+
+
+def test_a_certificate_of_another_authority_joins_those_that_are_published(tmp_path: Path) -> None:
+    async def case() -> None:
+        async with running(settings(tmp_path)) as cluster:
+            other, old = make_authority(NOW), make_authority(NOW - 11 * 365 * 86400)
+            proxy = FrontProxy((old.certificate + other.certificate).decode(), ("other",))
+            await publish_authentication(cluster.api.context, other.certificate.decode(), proxy)
+            data = cluster.api.context.find("ConfigMap", "kube-system", "extension-apiserver-authentication").data
+            assert data["client-ca-file"] == (USERS.certificate + other.certificate).decode()
+            assert data["requestheader-client-ca-file"] == (PROXIES.certificate + other.certificate).decode()
+            assert json.loads(data["requestheader-allowed-names"]) == ["proxy", "other"]
 
     asyncio.run(case())

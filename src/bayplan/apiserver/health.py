@@ -61,7 +61,7 @@ _HOOKS: Final = {
     "crd-informer-synced": _Hook(DEFINITIONS, ("CustomResourceServing",)),
     "start-system-namespaces-controller": _Hook(BOOTSTRAP, ("restore",)),
     "peer-endpoint-reconciler-controller": _Hook(TASKS),
-    "start-cluster-authentication-info-controller": _Hook(AUTHENTICATION),
+    "start-cluster-authentication-info-controller": _Hook(AUTHENTICATION, ("published authentication",)),
     "start-kube-apiserver-identity-lease-controller": _Hook(TASKS, ("identity",)),
     "start-kube-apiserver-identity-lease-garbage-collector": _Hook(TASKS, ("identity",)),
     "storage-readiness": _Hook(CACHES),

@@ -287,7 +287,7 @@ class HttpServer:
         if auditor is None:
             return response
         head, path = self.identities.head(http.headers), unquote(http.raw_path.partition("?")[0])
-        found = self.identities.user(connection, head, path)
+        found = ANONYMOUS if response.code == HTTPStatus.UNAUTHORIZED else self.identities.user(connection, head, path)
         user = await self.identities.finish(found) if isinstance(found, Unfinished) else found
         request = Request(http.method, path, http.query, user or ANONYMOUS, user_agent=head.user_agent)
         self._add_origin(http, connection, head, request)

@@ -147,6 +147,7 @@ class Authentication:
     async def close(self) -> None:
         """Let go of issuers and webhook."""
         await self._tasks.close()
+        self._cache.close()
         await self._issuers.close()
         if self._webhook is not None:
             await self._webhook.close()

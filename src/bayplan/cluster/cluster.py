@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from bayplan.api.kinds import DEFAULT_KINDS, Kind
 from bayplan.apiserver.allocation.addresses import AddressRange
@@ -53,6 +53,9 @@ if TYPE_CHECKING:
     from bayplan.cluster.worker_process import WorkerProcess
 
 logger = logging.getLogger(__name__)
+
+_PUBLISHED_EVERY: Final = 60.0
+"""Seconds, as in kube-apiserver."""
 
 
 def _etcd_options(settings: ClusterSettings) -> EtcdOptions:
@@ -254,12 +257,19 @@ class Cluster:
         await self._certificates_changed()
         self.api.unfinished.discard(AUTHENTICATION)
         self.api.keep_running("certificates", lambda: self.serving.follow(self._certificates_changed))
+        self.api.keep_running("published authentication", self._keep_published)
         if self._token_key_files.are_given:
             changed = self.api.context.service_accounts.keys_changed
             self.api.keep_running("keys of tokens", lambda: self._token_key_files.follow(changed))
         if self.encryption is not None and settings.api.encryption_reload:
             self.api.keep_running("encryption configuration", self.encryption.follow)
         self.api.keep_running("identity", lambda: keep_identity(self.api.context, socket.gethostname()))
+
+    async def _keep_published(self) -> None:
+        """Publish again by what clients are known, whoever changes or deletes it."""
+        while True:
+            await self.clock.sleep(_PUBLISHED_EVERY)
+            await publish_authentication(self.api.context, self.serving.client_authority, self.serving.front_proxy)
 
     async def _certificates_changed(self) -> None:
         """Let the server use what files say now, and publish it."""

@@ -68,6 +68,11 @@ class TokenCache:
         self._kept.clear()
         self._running.clear()
 
+    def close(self) -> None:
+        """Ask for nothing more."""
+        for task in self._running.values():
+            task.cancel()
+
     def known(self, token: str, audiences: Sequence[str]) -> TokenFound | None:
         """What is kept of a token; None if nothing is."""
         found = self._of(_key(token, audiences))
