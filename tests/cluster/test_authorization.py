@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from bayplan.api.types import meta_v1, rbac_v1
 from bayplan.apiserver.authorization.settings import AuthorizationSettings
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.cluster.cluster import Cluster
@@ -300,3 +301,23 @@ def test_the_server_does_not_start_with_broken_policies_or_without_its_webhook(t
         Cluster(settings(("ABAC",), policy_file=str(file)))
     with pytest.raises(ClusterError):
         Cluster(settings(("Webhook",), webhook_config_file=str(tmp_path / "none")))
+
+
+def test_what_roles_allow_is_not_remembered_while_a_webhook_may_still_say_no(tmp_path: Path) -> None:
+    async def case() -> None:
+        async with running_webhook(tmp_path) as (webhook, kubeconfig):
+            webhook.allows = lambda spec: None
+            given = settings(config_file=write(tmp_path, hook(kubeconfig, cacheUnauthorizedRequests=False), RBAC))
+            async with running(given) as cluster, client_of(cluster, tmp_path, None) as session:
+                subject = rbac_v1.Subject(kind="User", name="bob", api_group="rbac.authorization.k8s.io")
+                role = rbac_v1.RoleRef(kind="ClusterRole", name="cluster-admin", api_group="rbac.authorization.k8s.io")
+                metadata = meta_v1.ObjectMeta(name="bob")
+                await cluster.client().create(
+                    rbac_v1.ClusterRoleBinding(metadata=metadata, subjects=(subject,), role_ref=role)
+                )
+                for _ in range(2):
+                    assert (await status_of(session, "bob", "/api/v1/nodes/none"))[0] == 404
+                webhook.allows = lambda spec: False
+                assert (await status_of(session, "bob", "/api/v1/nodes/none"))[0] == 403
+
+    asyncio.run(case())

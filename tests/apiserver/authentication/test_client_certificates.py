@@ -15,7 +15,7 @@ from bayplan.apiserver.authentication.client_certificates import (
     NotVouchedFor,
 )
 from bayplan.apiserver.certificates import make_authority, sign
-from tests.apiserver.authentication.certificates import SERVER, der, issue
+from tests.apiserver.authentication.certificates import SERVER, der, ed25519_authority, issue
 
 NOW = 1_800_000_000.0
 USERS, PROXIES, OTHERS = (make_authority(NOW) for _ in range(3))
@@ -196,3 +196,23 @@ def test_without_an_authority_of_users_certificates_of_front_proxies_name_nobody
     found = known.judge([der(sign(PROXIES, NOW, "dora", organizations=("system:masters",)))], NOW)
     assert (found.user, found.is_front_proxy) == (None, True)
     assert ClientCertificates().judge([der(sign(OTHERS, NOW, "dora"))], NOW).user is not None
+
+
+def test_an_authority_with_a_key_of_ed25519_vouches_for_what_it_has_signed_itself() -> None:
+    authority, other = ed25519_authority(), ed25519_authority()
+    known = ClientCertificates(Authority(authority.certificate), FrontProxies(Authority(other.certificate)))
+    found = known.judge([der(issue(authority, "dora", NOW, seconds=60))], NOW)
+    assert found.user is not None
+    assert (found.user.name, found.is_front_proxy, found.not_after) == ("dora", False, NOW + 60)
+    for certificate, problem in {
+        issue(other, "dora", NOW): "unknown authority",
+        issue(authority, "dora", NOW, usages=(SERVER,)): "incompatible key usage",
+        issue(authority, "dora", NOW, seconds=-1): "expired or is not yet valid",
+    }.items():
+        assert problem in known.judge([der(certificate)], NOW).problem
+
+
+def test_what_cannot_be_read_is_good_for_nothing() -> None:
+    found = certificates().judge([b"nonsense"], NOW)
+    assert (found.user, found.is_front_proxy) == (None, False)
+    assert "malformed certificate" in found.problem

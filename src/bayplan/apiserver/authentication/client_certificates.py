@@ -42,6 +42,7 @@ class Authority:
     def __init__(self, pem: bytes) -> None:
         """Raises AuthorityError."""
         from cryptography import x509
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
         from cryptography.x509.verification import Store
 
         try:
@@ -50,6 +51,8 @@ class Authority:
             raise AuthorityError("data does not contain any valid RSA or ECDSA certificates") from error
         self.pem = pem
         self._store = Store(self.certificates)
+        self._ed25519 = [one for one in self.certificates if isinstance(one.public_key(), Ed25519PublicKey)]
+        """Those whose signatures the verifier does not take."""
 
     def verify(self, chain: Sequence[x509.Certificate], now: float) -> float:
         """When the trust in a client's certificate ends (Unix seconds). chain: that certificate, then others that it may need. Raises NotVouchedFor."""
@@ -57,11 +60,15 @@ class Authority:
         from cryptography.x509.verification import VerificationError
 
         leaf, *others = chain
-        if leaf.version is x509.Version.v1:
-            return self._verify_version_1(leaf, now)
+        if (
+            leaf.version is x509.Version.v1
+        ):  # without extensions, as `openssl x509 -req` makes them: the verifier does not take them
+            return _verify_directly(self.certificates, leaf, now)
         try:
             verified = self._verifier(now).verify(leaf, others).chain
         except VerificationError as error:
+            if self._ed25519:
+                return _verify_directly(self._ed25519, leaf, now)
             raise NotVouchedFor(f"{_UNKNOWN}: {error}") from error
         return min(one.not_valid_after_utc.timestamp() for one in verified)
 
@@ -75,19 +82,28 @@ class Authority:
         builder = PolicyBuilder().store(self._store).time(datetime.fromtimestamp(now, UTC))
         return builder.extension_policies(ca_policy=issuers, ee_policy=clients).build_client_verifier()
 
-    def _verify_version_1(self, leaf: x509.Certificate, now: float) -> float:
-        """Certificates without extensions, as `openssl x509 -req` makes them, which the verifier does not take: an authority must have signed them itself."""
-        ends = leaf.not_valid_after_utc.timestamp()
-        if not leaf.not_valid_before_utc.timestamp() <= now <= ends:
-            raise NotVouchedFor("x509: certificate has expired or is not yet valid")
-        for issuer in self.certificates:
-            issuer_ends = issuer.not_valid_after_utc.timestamp()
-            if issuer.not_valid_before_utc.timestamp() <= now <= issuer_ends and _has_signed(issuer, leaf):
-                return min(ends, issuer_ends)
-        raise NotVouchedFor(_UNKNOWN)
+
+def _verify_directly(issuers: Sequence[x509.Certificate], leaf: x509.Certificate, now: float) -> float:
+    """When the trust in a client's certificate ends that one of these authorities must have signed itself. Raises NotVouchedFor."""
+    from cryptography import x509
+
+    ends = leaf.not_valid_after_utc.timestamp()
+    if not leaf.not_valid_before_utc.timestamp() <= now <= ends:
+        raise NotVouchedFor("x509: certificate has expired or is not yet valid")
+    for issuer in issuers:
+        issuer_ends = issuer.not_valid_after_utc.timestamp()
+        if issuer.not_valid_before_utc.timestamp() <= now <= issuer_ends and _has_signed(issuer, leaf):
+            try:
+                _check_usage(None, leaf, leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
+            except x509.ExtensionNotFound:
+                pass  # it may be used for anything
+            except ValueError as error:
+                raise NotVouchedFor(f"x509: {error}") from error
+            return min(ends, issuer_ends)
+    raise NotVouchedFor(_UNKNOWN)
 
 
-def _check_usage(policy: Policy, certificate: x509.Certificate, usage: x509.ExtendedKeyUsage | None) -> None:
+def _check_usage(policy: Policy | None, certificate: x509.Certificate, usage: x509.ExtendedKeyUsage | None) -> None:
     """Raises ValueError for a certificate that is not for clients."""
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -165,6 +181,15 @@ class ClientCertificates:
 
     def judge(self, presented: Sequence[bytes], now: float) -> Certified:
         """What a certificate (DER), with others after it that it may need, is good for."""
+        from cryptography.exceptions import UnsupportedAlgorithm
+
+        try:
+            return self._judge(presented, now)
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:  # which TLS has taken, but nobody can read
+            return Certified(problem=f"x509: malformed certificate: {error}")
+
+    def _judge(self, presented: Sequence[bytes], now: float) -> Certified:
+        """Raises ValueError, TypeError, UnsupportedAlgorithm."""
         from cryptography import x509
 
         chain = [x509.load_der_x509_certificate(one) for one in presented]
