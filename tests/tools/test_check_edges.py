@@ -29,7 +29,7 @@ def test_what_is_touched_elsewhere_is_found(tmp_path: Path, code: str) -> None:
     (tmp_path / "controllers").mkdir()
     (tmp_path / "controllers" / "job.py").write_text(code)
     (line,) = problems(tmp_path)
-    assert line.startswith("controllers/workloads/job.py:")
+    assert line.startswith("controllers/job.py:")
 
 
 def test_edges_may(tmp_path: Path) -> None:
