@@ -13,7 +13,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from bayplan.api.types import meta_v1, rbac_v1
+from bayplan.api.errors import ApiError
+from bayplan.api.types import core_v1, meta_v1, rbac_v1
 from bayplan.apiserver.authorization.settings import AuthorizationSettings
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.cluster.cluster import Cluster
@@ -319,5 +320,26 @@ def test_what_roles_allow_is_not_remembered_while_a_webhook_may_still_say_no(tmp
                     assert (await status_of(session, "bob", "/api/v1/nodes/none"))[0] == 404
                 webhook.allows = lambda spec: False
                 assert (await status_of(session, "bob", "/api/v1/nodes/none"))[0] == 403
+
+    asyncio.run(case())
+
+
+def test_a_webhook_is_asked_about_components_of_the_same_process(tmp_path: Path) -> None:
+    async def case() -> None:
+        async with running_webhook(tmp_path) as (webhook, kubeconfig):
+            given = settings(("Webhook",), webhook_config_file=kubeconfig)
+            async with running(given) as cluster:
+                account = core_v1.ServiceAccount(metadata=meta_v1.ObjectMeta(name="default", namespace="kube-system"))
+                await cluster.client().create(account)
+                container = core_v1.Container(name="c", image="i")
+                metadata = meta_v1.ObjectMeta(name="a", namespace="kube-system")
+                await cluster.client().create(
+                    core_v1.Pod(metadata=metadata, spec=core_v1.PodSpec(containers=(container,)))
+                )
+                with pytest.raises(ApiError, match="the webhook says False"):
+                    await cluster.client("bob", ()).delete(core_v1.Pod, "a", "kube-system")
+                await cluster.client("alice", ()).delete(core_v1.Pod, "a", "kube-system")
+                assert cluster.api.context.find("Pod", "kube-system", "a") is None
+                assert [one["resourceAttributes"]["verb"] for one in webhook.specs] == ["delete", "delete"]
 
     asyncio.run(case())

@@ -158,18 +158,30 @@ def test_the_certificate_is_chosen_by_the_name_that_is_asked_for(tmp_path: Path)
         explicit = sign(USERS, NOW, "explicit", hosts=("x.example.com",))
         sni = (
             SniFiles(*written(tmp_path / "named", named)),
-            SniFiles(*written(tmp_path / "explicit", explicit), ("named2.example.com",)),
+            SniFiles(
+                *written(tmp_path / "explicit", explicit),
+                ("named2.example.com", "x.wild.example.com", "both.example.com"),
+            ),
+            SniFiles(*written(tmp_path / "both", sign(USERS, NOW, "both", hosts=("both.example.com",)))),
         )
         async with running(settings(tmp_path, sni_certificates=sni)) as cluster:
             tls = ssl.create_default_context()
             tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
             found = {}
-            for name in ("named.example.com", "a.wild.example.com", "named2.example.com", "x.example.com"):
+            names = (
+                "named.example.com",
+                "a.wild.example.com",
+                "named2.example.com",
+                "both.example.com",
+                "x.example.com",
+            )
+            for name in names:
                 _, writer = await asyncio.open_connection("127.0.0.1", cluster.port, ssl=tls, server_hostname=name)
                 found[name] = writer.get_extra_info("ssl_object").getpeercert(True)
                 writer.close()
             own = cluster.credentials.server.certificate
-            expected = dict(zip(found, (named.certificate, named.certificate, explicit.certificate, own), strict=True))
+            shown = (named.certificate, named.certificate, explicit.certificate, explicit.certificate, own)
+            expected = dict(zip(found, shown, strict=True))
             assert found == {name: ssl.PEM_cert_to_DER_cert(pem.decode()) for name, pem in expected.items()}
 
     asyncio.run(case())
