@@ -100,6 +100,7 @@ CASES: list[tuple[str, list[core_v1.Pod], str]] = [
     ("of two that exclude each other the younger one goes", [running("web", "n1", created=LATE, **ALONE), running("o", "n2", **ALONE)], "default/o is in zone=a"),
     ("of two that exclude each other the older one stays", [running("web", "n1", **ALONE), running("young", "n2", created=LATE, **ALONE)], ""),
     ("priority comes before age", [running("web", "n1", **ALONE), running("young", "n2", priority=5, created=LATE, **ALONE)], "default/young is in zone=a"),
+    ("of two with rules that do not exclude each other both go", [running("web", "n1", **ALONE), running("o", "n2", **TOGETHER)], "default/o is in zone=a"),
     ("a pod that only one of two excludes does not go", [running("web", "n1", **ALONE), running("plain", "n2", created=LATE)], "default/plain is in zone=a"),
     ("a pod that is leaving is left alone", [running("web", "n2", deleted=LATE, nodeAffinity={REQUIRED: SSD})], ""),
     ("a pod on a node that is not known is left alone", [running("web", "n9", nodeAffinity={REQUIRED: SSD})], ""),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from bayplan.api.codec import from_tree
+from bayplan.api.execution_rules import ANNOTATION
 from bayplan.api.types import apps_v1, batch_v1, core_v1
 from bayplan.controllers.pods import is_ready
 from bayplan.testing.builders import deployment, rolling, selector, template
@@ -207,6 +209,38 @@ async def orphaned(world: World) -> None:
         raise Broken("pods of an orphaned ReplicaSet were deleted")
 
 
+async def relabelled(world: World) -> None:
+    """Pods have to be on nodes with a label, which goes from one node to another; no pod leaves a node that has it."""
+    client = world.client
+
+    async def label(node: str, value: str | None) -> None:
+        await client.patch(core_v1.Node, node, "", {"metadata": {"labels": {"disk": value}}})
+
+    await label("node-1", "ssd")
+    await label("node-2", "ssd")
+    made = deployment("web", 4)
+    term = {"matchExpressions": [{"key": "disk", "operator": "Exists"}]}
+    rules = {"nodeAffinity": {"requiredDuringSchedulingRequiredDuringExecution": {"nodeSelectorTerms": [term]}}}
+    made.spec.template.metadata.annotations = {ANNOTATION: json.dumps(rules)}
+    await client.create(made)
+
+    async def up() -> bool:
+        return runs(world, 4, "app:1", app="web")
+
+    await world.eventually(up, "the pods")
+    stay = {pod.metadata.uid for pod in world.pods(app="web") if pod.spec.node_name == "node-2"}
+    await label("node-1", None)
+    await world.some_time()
+    await world.calm()
+
+    async def moved() -> bool:
+        return await up() and all(pod.spec.node_name == "node-2" for pod in world.pods(app="web"))
+
+    await world.eventually(moved, "the pods on the node with the label")
+    if not stay <= set(world.live):
+        raise Broken("a pod left a node where its rule holds")
+
+
 SCENARIOS: dict[str, Scenario] = {
     "roll-out": roll_out,
     "stateful set": stateful,
@@ -214,4 +248,5 @@ SCENARIOS: dict[str, Scenario] = {
     "job": work,
     "namespace": emptied,
     "orphans": orphaned,
+    "relabelled node": relabelled,
 }

@@ -40,6 +40,7 @@ CONTROLLERS = (
     "node-lifecycle-controller",
     "endpointslice-controller",
     "garbage-collector-controller",
+    "affinity-eviction-controller",
 )
 PATIENCE = 1200.0
 """Virtual seconds within which everything has to be as it should after the last fault: longer than the longest back-off."""

@@ -9,6 +9,7 @@ Source of the behaviour: KEP-4328; the controller is off unless the feature gate
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from bayplan.api.errors import ApiError
@@ -24,11 +25,13 @@ from bayplan.controllers.nodes.nodes import is_ready_node
 from bayplan.informers.cache import key_of
 from bayplan.support.timestamps import parse_rfc3339
 
+logger = logging.getLogger(__name__)
+
 _MIRROR = "kubernetes.io/config.mirror"
 _ZONE_KEY = "zone:"
 _ZONE_PERIOD = 5.0
 """Seconds between two looks at how zones are, while pods wait."""
-_CONFLICT, _NOT_FOUND, _TOO_MANY_REQUESTS = 409, 404, 429
+_CONFLICT, _NOT_FOUND = 409, 404
 
 
 class AffinityEvictionController(Controller):
@@ -141,7 +144,7 @@ class AffinityEvictionController(Controller):
                 self.queue.add_after(_ZONE_KEY + zone, _ZONE_PERIOD if pause is None else pause)
                 return
             del waiting[key]
-            await self._evict(pod, broken[0])
+            await self._evict_if_broken(pod)
         self._waiting.pop(zone, None)
 
     def _look_at_zones(self) -> None:
@@ -162,18 +165,31 @@ class AffinityEvictionController(Controller):
             elif limiter.rate != rate:
                 limiter.set_rate(rate, moment)
 
+    async def _evict_if_broken(self, pod: core_v1.Pod) -> None:
+        """Evict a pod if a rule does not hold by the labels that its node has now: the cache may be behind."""
+        key = key_of(pod)
+        try:
+            node = await self.client.get(core_v1.Node, pod.spec.node_name)
+            self._look_again(self.index.set_node(node.metadata.name, node.metadata.labels))
+            broken = self.index.broken(key)
+            if broken:
+                await self._evict(pod, broken[0])
+        except TransportError:
+            self.queue.add_rate_limited(key)
+        except ApiError as error:
+            if error.code not in (_NOT_FOUND, _CONFLICT):
+                logger.warning("%s: %s: %s", self.name, key, error)
+            self.queue.add_rate_limited(key)
+
     async def _evict(self, pod: core_v1.Pod, broken: Broken) -> None:
+        """Raises ApiError, if not a budget refused, and TransportError."""
         metadata, rule = pod.metadata, broken.rule
         try:
             await self.client.evict(metadata.namespace, metadata.name, uid=metadata.uid)
-        except TransportError:
-            self.queue.add_rate_limited(key_of(pod))
-            return
         except ApiError as error:
             if error.code in (_NOT_FOUND, _CONFLICT):
-                self.queue.add_rate_limited(key_of(pod))
-            else:
-                self._failed(pod, broken, error)
+                raise
+            self._failed(pod, broken, error)
             return
         now = self.clock.now()
         owner = controller_of(pod)
