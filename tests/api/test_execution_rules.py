@@ -15,7 +15,6 @@ from bayplan.api.execution_rules import (
     grace_of,
     required_node_selector,
     rules_in,
-    uses_rules,
     with_annotation_rules,
 )
 from bayplan.api.node_selectors import pod_may_run_on
@@ -64,7 +63,6 @@ def test_required_node_selectors_of_both_kinds(rules: dict[str, Any], labels: di
 def test_a_pod_without_rules_is_left_alone() -> None:
     one = pod("p")
     assert with_annotation_rules(one) is one
-    assert not uses_rules(one.spec, one.metadata)
     assert required_node_selector(None) is None
 
 
@@ -73,7 +71,6 @@ def test_rules_of_an_annotation_join_those_of_the_fields() -> None:
     own = core_v1.Affinity(node_affinity=node_rules(**{REQUIRED: selector({"disk": "ssd"})}))
     one = annotated(text.decode(), affinity=own)
     joined = with_annotation_rules(one)
-    assert uses_rules(one.spec, one.metadata)
     assert one.spec.affinity is own
     assert joined.spec.affinity is not None
     assert joined.spec.affinity.pod_affinity is not None

@@ -236,6 +236,18 @@ def test_a_client_that_does_not_know_the_fields_does_not_take_them_from_a_pod() 
     served(story, gate=True)
 
 
+def test_a_part_of_the_affinity_cannot_be_taken_from_a_pod() -> None:
+    async def story(send: Send) -> None:
+        created = msgspec.json.decode((await send("POST", PODS, pod(**RULES))).body)
+        del created["spec"]["affinity"]["nodeAffinity"]
+        refused = await send("PUT", f"{PODS}/p", created)
+        assert refused.code == 422
+        del created["spec"]["affinity"]
+        assert (await send("PUT", f"{PODS}/p", created)).code == 422
+
+    served(story, gate=True)
+
+
 @pytest.mark.parametrize("gated", [True, False])
 def test_the_rules_of_a_pod_cannot_be_changed(gated: bool) -> None:
     async def story(send: Send) -> None:

@@ -14,14 +14,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from bayplan.api.types import core_v1
-
-if TYPE_CHECKING:
-    from bayplan.api.types import meta_v1
 
 ANNOTATION: Final = "bayplan.dev/affinity-during-execution"
 GRACE: Final = "bayplan.dev/affinity-eviction-grace"
@@ -105,11 +102,6 @@ def has_rules(affinity: core_v1.Affinity | None) -> bool:
         if part is not None
         for name in _FIELDS
     )
-
-
-def uses_rules(spec: core_v1.PodSpec, metadata: meta_v1.ObjectMeta) -> bool:
-    """Whether a pod or a template has such a rule, as a field or in an annotation."""
-    return has_rules(spec.affinity) or ANNOTATION in metadata.annotations
 
 
 def kept_rules(new: core_v1.Affinity | None, old: core_v1.Affinity | None) -> core_v1.Affinity | None:
@@ -205,8 +197,6 @@ def _both(own: object, stated: object) -> object:
         left, right = getattr(own, name), getattr(stated, name)
         if isinstance(left, tuple):
             changes[name] = (*left, *right)
-        elif left is None or right is None:
-            changes[name] = right if left is None else left
         else:
             both = core_v1.NodeAffinity(
                 required_during_scheduling_ignored_during_execution=left,
