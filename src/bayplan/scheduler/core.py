@@ -28,6 +28,7 @@ from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.framework.verdicts import Reject, Status
 from bayplan.scheduler.framework.waiting import WaitingPods
 from bayplan.scheduler.gang_cycle import GANG, GangCycle, GroupResult, Member, minimum_of_group
+from bayplan.scheduler.held_back import HeldBack
 from bayplan.scheduler.nominator import Nominator
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.queue import SchedulingQueue
@@ -71,6 +72,7 @@ class SchedulerCore:
         self.cache = Cache(self.snapshot)
         self.nominator = Nominator()
         self.waiting = WaitingPods()
+        self.held_back = HeldBack()
         self._decided_already: deque[Outcome] = deque()
         """The other outcomes of a gang that was decided about as a whole."""
         choice = RandomChoice(randomness)
@@ -106,7 +108,11 @@ class SchedulerCore:
     def _gated_by(self, pod: PodInfo) -> str | None:
         cycle = self._cycle(pod)
         gate = cycle.profile.gate(pod) if cycle is not None else None
-        return gate[0] if gate is not None else None
+        if cycle is None or gate is None:
+            self.held_back.forget(pod)
+            return None
+        self.held_back.note(cycle.profile, pod, *gate)
+        return gate[0]
 
     def _asked_again(self, pod: PodInfo, plugin: str) -> float | None:
         cycle = self._cycle(pod)
@@ -301,6 +307,8 @@ class SchedulerCore:
         """Take note of a decision."""
         pod = queued.pod
         self.decisions.append(decision)
+        if decision.gate is not None:
+            self.held_back.note(cycle.profile, pod, *decision.gate)
         if decision.scheduled and decision.node is not None:
             self.nominator.remove(pod.key)
             self.cache.assume(pod, decision.node)
@@ -345,6 +353,8 @@ class SchedulerCore:
         return cleared
 
     def _rejectors(self, decision: Decision) -> Iterable[str]:
+        if decision.gate is not None:
+            return (decision.gate[0],)
         if decision.node_count == 0:
             return ("NodeName",)
         return decision.unschedulable_plugins

@@ -194,6 +194,8 @@ class SchedulerService:
         while True:
             started = self.clock.monotonic()
             outcome = self.core.schedule_one() if not self.core.settings.extenders else await self._extenders.attempt()
+            for held, text in self.core.held_back.take():
+                self.reporter.event(held.pod, "Warning", "FailedScheduling", text, "Scheduling")
             if outcome is None:
                 await self._wait()
                 continue

@@ -86,6 +86,9 @@ class Plugin:
 class PreEnqueuePlugin(Plugin, ABC):
     """Decides whether a pod may enter the active queue."""
 
+    tells: ClassVar[bool] = False
+    """Whether a pod that is kept out gets an event that says why; kube-scheduler's plugins give none."""
+
     def concerns(self, pod: PodShape) -> bool:
         """Whether the plugin may have something against such a pod; asked once per shape."""
         return True

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bayplan.scheduler import evaluate
+from bayplan.scheduler import Planner, evaluate
+from bayplan.scheduler.library import typed
 from tests.scheduler.objects import Tree, node, pod
 from tests.scheduler.plugins.extra.cores import enabling
 from tests.scheduler.plugins.test_volume_binding import claim, user
@@ -63,6 +64,24 @@ def test_the_label_of_a_claim_names_the_data_set_as_well() -> None:
         "volumeBindingMode": "WaitForFirstConsumer",
     }
     assert scores(user("new", "c"), one, storage)["holds"] == 100
+
+
+def test_what_is_kept_equals_what_a_fresh_scheduler_says() -> None:
+    lasting = Planner(NODES, enabling("DataLocality"))
+    nodes = {one["metadata"]["name"]: one for one in NODES}
+    for step, (name, labels) in enumerate(
+        [
+            ("far", {ZONE: "c", f"{SET}genome": "10"}),
+            ("holds", {ZONE: "a"}),
+            ("near", {ZONE: "c"}),
+            ("nowhere", {f"{SET}genome": "80"}),
+        ]
+    ):
+        nodes[name] = node(name, labels=labels)
+        lasting.add("Node", typed("Node", nodes[name]))
+        for new in (reader("genome"), reader("atlas"), pod("plain"), reader("genome", f"other-{step}")):
+            fresh = evaluate(list(nodes.values()), new, enabling("DataLocality"))
+            assert lasting.decide(new, explain=True).to_dict()["nodes"] == fresh.to_dict()["nodes"]
 
 
 def test_a_value_that_is_no_number_counts_as_one() -> None:

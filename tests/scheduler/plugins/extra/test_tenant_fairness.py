@@ -107,6 +107,15 @@ def test_pods_over_quota_come_in_when_others_end() -> None:
     assert setup.placed() == ["a2"]
 
 
+def test_a_pod_that_was_refused_when_it_was_tried_waits_for_its_quota() -> None:
+    pods = [wanting("a", f"a{number}") for number in range(3)]
+    setup = Setup(fair({"name": "a", "quota": {"cpu": "2"}}), node("n", cpu="8", memory="64Gi"), *pods)
+    assert setup.placed() == ["a0", "a1"]
+    setup.gone("a0")
+    setup.clock.seconds += 2
+    assert setup.placed() == ["a2"]
+
+
 def test_a_resource_without_a_quota_is_not_limited() -> None:
     setup = Setup(fair({"name": "a", "quota": {"cpu": "2"}}), node("n", memory="64Gi"))
     assert setup.why(wanting("a", "a0", "1", "32Gi")) == ""

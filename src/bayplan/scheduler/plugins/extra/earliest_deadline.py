@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 
+from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import PreEnqueuePlugin, QueueSortPlugin
 from bayplan.scheduler.framework.extra_arguments import EarliestDeadlineArgs
 from bayplan.scheduler.framework.state import Handle, PodInfo
@@ -30,6 +31,7 @@ class EarliestDeadline(QueueSortPlugin, PreEnqueuePlugin):
     """See the module. Without a clock, as in the library, all pods count as in time."""
 
     name = "EarliestDeadline"
+    tells = True
 
     def __init__(self, args: object, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -53,6 +55,9 @@ class EarliestDeadline(QueueSortPlugin, PreEnqueuePlugin):
             return None
         text = f"the deadline {rfc3339(deadline)} can no longer be met: {late:g} s are missing"
         return Reject(Status.UNRESOLVABLE, (text,))
+
+    def events(self) -> tuple[EventHint, ...]:
+        return (EventHint("UnscheduledPod", Action.UPDATE, lambda pod, old, new: False),)  # nothing that happens helps
 
     def _seconds_late(self, pod: PodInfo, deadline: float | None) -> float:
         """By how much the pod would be done after its deadline if it started now. Raises ValueError."""

@@ -42,7 +42,7 @@ class _Usage:
         """What the pods of a queue take now; not to be changed."""
         snapshot = self._snapshot
         if self._position != snapshot.position:
-            rows = snapshot.changed_since(self._position) if self._position >= 0 else None
+            rows = snapshot.changed_since(self._position)
             if rows is None:
                 self._rows, self._totals = {}, {}
                 rows = list(range(len(snapshot.pods_on)))
@@ -72,6 +72,7 @@ class TenantFairness(GroupedQueueSortPlugin, PreEnqueuePlugin):
     """See the module."""
 
     name = "TenantFairness"
+    tells = True
 
     def __init__(self, args: object, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -126,7 +127,7 @@ class TenantFairness(GroupedQueueSortPlugin, PreEnqueuePlugin):
 
     def pre_enqueue(self, pod: PodInfo) -> Reject | None:
         queue = self._queues.get(self.queue_of(pod.shape))
-        if queue is None or pod.row >= 0:
+        if queue is None:
             return None
         requests = dict(pod.requests)
         for resource, quota in queue.quota.items():

@@ -8,6 +8,7 @@ A pod outside its slot does not enter the queue; it is looked at again when the 
 
 from __future__ import annotations
 
+from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import PreEnqueuePlugin
 from bayplan.scheduler.framework.extra_arguments import TimeSlot, TimeSlotsArgs
 from bayplan.scheduler.framework.state import Handle, PodInfo, PodShape
@@ -36,6 +37,7 @@ class TimeSlots(PreEnqueuePlugin):
     """See the module. Without a clock, as in the library, all slots count as open."""
 
     name = "TimeSlots"
+    tells = True
 
     def __init__(self, args: object, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -63,6 +65,9 @@ class TimeSlots(PreEnqueuePlugin):
         if now is None or begins <= now:
             return None
         return Reject(Status.UNRESOLVABLE, (f'waiting for time slot "{name}", until {rfc3339(begins)}',))
+
+    def events(self) -> tuple[EventHint, ...]:
+        return (EventHint("UnscheduledPod", Action.UPDATE, lambda pod, old, new: False),)  # nothing that happens helps
 
     def asked_again(self, pod: PodInfo) -> float | None:
         slot, meter = self._slots.get(pod.shape.labels.get(SLOT, "")), self.handle.meter
