@@ -116,6 +116,25 @@ def test_a_pod_that_was_refused_when_it_was_tried_waits_for_its_quota() -> None:
     assert setup.placed() == ["a2"]
 
 
+def test_a_queue_with_less_goes_first_even_if_its_pods_are_in_back_off() -> None:
+    there = [wanting("a", f"old{number}", on="n") for number in range(2)]
+    setup = Setup(fair(), node("n", cpu="2", memory="64Gi"), *there, wanting("b", "b0"))
+    assert setup.placed() == []
+    setup.see(wanting("a", "a0"))
+    setup.gone("old0")
+    assert setup.core.queue.sizes()["backoff"] == 1
+    assert setup.placed() == ["b0"]
+
+
+def test_a_queue_with_more_does_not_go_first_because_it_is_in_back_off() -> None:
+    there = [wanting("a", "old0", on="n"), wanting("c", "old1", on="n")]
+    setup = Setup(fair(), node("n", cpu="2", memory="64Gi"), *there, wanting("a", "a0"))
+    assert setup.placed() == []
+    setup.see(wanting("b", "b0"))
+    setup.gone("old1")
+    assert setup.placed() == ["b0"]
+
+
 def test_a_resource_without_a_quota_is_not_limited() -> None:
     setup = Setup(fair({"name": "a", "quota": {"cpu": "2"}}), node("n", memory="64Gi"))
     assert setup.why(wanting("a", "a0", "1", "32Gi")) == ""
