@@ -283,6 +283,31 @@ def test_a_zone_loses_no_more_pods_at_once_than_its_rate_allows() -> None:
     played(story, how=settings(affinity_eviction_rate=0.2))
 
 
+@pytest.mark.parametrize("silent", [3, 4], ids=["a small zone is disrupted", "all zones are lost"])
+def test_nothing_is_evicted_while_the_network_is_broken(silent: int) -> None:
+    async def story(cluster: VirtualCluster) -> None:
+        async def hush(value: str | None) -> None:
+            for number in range(silent):
+                changed = {"metadata": {"annotations": {"bayplan.dev/silent": value}}}
+                await cluster.client.patch(core_v1.Node, f"node-{4 - number}", "", changed)
+
+        one_zone = {"topology.kubernetes.io/region": "r", "topology.kubernetes.io/zone": "z"}
+        for number in (1, 2, 3, 4):
+            await label(cluster, f"node-{number}", **one_zone)
+        await label(cluster, "node-1", disk="ssd")
+        await web(cluster, 2, ON_SSD)
+        await hush("true")
+        await cluster.advance(seconds=90)
+        await label(cluster, "node-1", disk=None)
+        await cluster.advance(seconds=60)
+        assert not await events(cluster, "NodeAffinityEviction")
+        await hush(None)
+        await cluster.advance(seconds=120)
+        assert len(await events(cluster, "NodeAffinityEviction")) == 2
+
+    played(story, nodes=4, how=settings())
+
+
 def test_pods_that_are_evicted_again_and_again_leave_later_and_later() -> None:
     """Their template names a node, so that no scheduler looks at the rule."""
 
