@@ -278,7 +278,9 @@ def test_a_zone_loses_no_more_pods_at_once_than_its_rate_allows() -> None:
         for _ in range(5):
             await cluster.advance(seconds=10)
             gone.append(10 - sum(1 for one in await pods_of(cluster) if one.spec.node_name == "node-1"))
-        assert gone == [2, 4, 6, 8, 10] or gone == [3, 5, 7, 9, 10]
+        assert all(count <= 2 * step + 1 for step, count in enumerate(gone, 1)), "one at once, then one in five seconds"
+        assert all(count >= 2 * step - 2 for step, count in enumerate(gone, 1))
+        assert gone[-1] == 10
 
     played(story, how=settings(affinity_eviction_rate=0.2))
 
