@@ -80,6 +80,15 @@ def test_rules_of_an_annotation_join_those_of_the_fields() -> None:
     assert not pod_may_run_on(joined.spec, node("n", meta={"labels": {"disk": "ssd"}}))
 
 
+@pytest.mark.parametrize(("count", "is_read"), [(32, True), (33, False)])
+def test_an_annotation_with_too_many_combinations_changes_nothing(count: int, is_read: bool) -> None:
+    terms = [{"disk": f"d{number}"} for number in range(count)]
+    text = msgspec.json.encode({"nodeAffinity": {REQUIRED: selector(*terms)}}).decode()
+    own = core_v1.Affinity(node_affinity=node_rules(**{IGNORED: selector(*terms)}))
+    assert (with_annotation_rules(one := annotated(text, affinity=own)) is not one) is is_read
+    assert with_annotation_rules(annotated(text)).spec.affinity is not None
+
+
 UNREADABLE: list[tuple[str, Any, str]] = [
     ("no JSON", None, "truncated"),
     ("a field that does not exist", {"nodes": {}}, "unknown field `nodes`"),

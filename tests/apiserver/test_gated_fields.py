@@ -213,6 +213,19 @@ def test_with_the_gate_the_fields_are_validated(affinity: dict[str, Any], text: 
     served(story, gate=True)
 
 
+@pytest.mark.parametrize(("count", "code"), [(32, 201), (33, 422)])
+def test_two_long_selectors_are_refused_before_all_their_pairs_are_looked_at(count: int, code: int) -> None:
+    async def story(send: Send) -> None:
+        many = {"nodeSelectorTerms": SSD["nodeSelectorTerms"] * count}
+        rules = {REQUIRED: many, "requiredDuringSchedulingIgnoredDuringExecution": many}
+        answer = await send("POST", PODS, pod(nodeAffinity=rules))
+        assert answer.code == code
+        if code == 422:
+            assert "has 1089 combinations" in message_of(answer)
+
+    served(story, gate=True)
+
+
 def test_match_label_keys_become_requirements_in_these_fields_too() -> None:
     async def story(send: Send) -> None:
         one = pod(podAffinity={REQUIRED: [{**NEAR, "matchLabelKeys": ["track"]}]})

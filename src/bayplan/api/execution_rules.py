@@ -13,6 +13,7 @@ Source of the behaviour: KEP-4328, and the comments on these fields in Kubernete
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -24,6 +25,8 @@ ANNOTATION: Final = "bayplan.dev/affinity-during-execution"
 GRACE: Final = "bayplan.dev/affinity-eviction-grace"
 REQUIRED: Final = "requiredDuringSchedulingRequiredDuringExecution"
 PREFERRED: Final = "preferredDuringSchedulingRequiredDuringExecution"
+MOST_COMBINATIONS: Final = 1024
+"""Terms of one required node selector times those of the other: a node has to match one of each, and all pairs are looked at."""
 KINDS: Final = ("nodeAffinity", "podAffinity", "podAntiAffinity")
 
 _FIELDS: Final = (
@@ -61,6 +64,21 @@ def required_node_selector(rules: core_v1.NodeAffinity | None) -> core_v1.NodeSe
             if not (_is_empty(left) or _is_empty(right))  # an empty term matches no node
         )
     )
+
+
+def combinations(*rules: core_v1.NodeAffinity | None) -> int:
+    """How many combinations of terms the required node selectors of some rules have, all of which have to match."""
+    selectors = [
+        selector
+        for one in rules
+        if one is not None
+        for selector in (
+            one.required_during_scheduling_ignored_during_execution,
+            one.required_during_scheduling_required_during_execution,
+        )
+        if selector is not None
+    ]
+    return math.prod(len(selector.node_selector_terms) for selector in selectors) if len(selectors) > 1 else 0
 
 
 def _is_empty(term: core_v1.NodeSelectorTerm) -> bool:
@@ -176,6 +194,8 @@ def with_annotation_spec(spec: core_v1.PodSpec, annotations: Mapping[str, str]) 
     except RuleError:
         return spec
     own = spec.affinity or core_v1.Affinity()
+    if combinations(own.node_affinity, stated.node_affinity) > MOST_COMBINATIONS:
+        return spec
     changes = {name: _both(getattr(own, name), getattr(stated, name)) for name in _PARTS}
     return msgspec.structs.replace(spec, affinity=msgspec.structs.replace(own, **changes))
 

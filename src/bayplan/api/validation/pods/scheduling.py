@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.errors import ErrorType, FieldError, duplicate, forbidden, invalid, required, unsupported
-from bayplan.api.execution_rules import PREFERRED, REQUIRED
+from bayplan.api.execution_rules import MOST_COMBINATIONS, PREFERRED, REQUIRED, combinations
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_key_format, check_label_selector, go_struct
@@ -26,6 +26,9 @@ def check_affinity(errors: Errors, path: str, affinity: core_v1.Affinity) -> Non
         _check_node_rules(
             errors, where, selector, node.preferred_during_scheduling_required_during_execution, REQUIRED, PREFERRED
         )
+        if (count := combinations(node)) > MOST_COMBINATIONS:
+            text = f"has {count} combinations with the terms of {_REQUIRED}, must have at most {MOST_COMBINATIONS}"
+            errors.append(invalid(f"{where}.{REQUIRED}.nodeSelectorTerms", count, text))
     for name, part in (("podAffinity", affinity.pod_affinity), ("podAntiAffinity", affinity.pod_anti_affinity)):
         if part is None:
             continue
