@@ -12,6 +12,7 @@ import pytest
 from bayplan.api.kinds import Kind
 from bayplan.apiserver import server
 from bayplan.apiserver.authorization.attributes import Attributes
+from bayplan.apiserver.authorization.chain import Named
 from bayplan.apiserver.authorization.interface import Decision, Verdict
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.request_info import is_public, parse_request_info
@@ -68,7 +69,7 @@ class Observed:
     def __init__(self, api: ApiServer, patch: pytest.MonkeyPatch) -> None:
         self.authorized: list[Action] = []
         self.executed: list[Action] = []
-        patch.setattr(api.context.authorizer, "_authorizers", (self,))
+        api.context.authorizer.use((Named("Observed", "observed", self),))
         for verb in ("list", "create", "update", "patch", "delete", "deletecollection"):
             patch.setitem(server._VERBS, verb, self._recorder(verb))
         patch.setattr(read, "watch", self._note("watch"))

@@ -13,6 +13,7 @@ from bayplan.api.types import apiregistration_v1, coordination_v1, core_v1, flow
 from bayplan.apiserver.bootstrap.authentication import FrontProxy, publish_authentication
 from bayplan.apiserver.bootstrap.flow_control_table import flow_schemas, priority_levels
 from bayplan.apiserver.bootstrap.identity import keep_identity, lease_name
+from bayplan.apiserver.certificates import make_authority
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import Client
 from bayplan.store.url import open_store
@@ -101,12 +102,13 @@ def test_the_authority_of_clients_is_published_beside_what_others_wrote() -> Non
         name, namespace = "extension-apiserver-authentication", "kube-system"
         metadata = meta_v1.ObjectMeta(name=name, namespace=namespace)
         await client.create(core_v1.ConfigMap(metadata=metadata, data={"other": "x", "client-ca-file": "OLD"}))
-        await publish_authentication(api.context, "PEM", FrontProxy("PROXY", ("front",)))
+        users, proxies = (make_authority(api.context.clock.now()).certificate.decode() for _ in range(2))
+        await publish_authentication(api.context, users, FrontProxy(proxies, ("front",)))
         found = await client.get(core_v1.ConfigMap, name, namespace)
         assert found.data == {
             "other": "x",
-            "client-ca-file": "PEM",
-            "requestheader-client-ca-file": "PROXY",
+            "client-ca-file": users,
+            "requestheader-client-ca-file": proxies,
             "requestheader-allowed-names": '["front"]',
             "requestheader-username-headers": '["X-Remote-User"]',
             "requestheader-uid-headers": '["X-Remote-Uid"]',

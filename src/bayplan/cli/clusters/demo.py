@@ -37,7 +37,7 @@ def command() -> None:
 
 def examples() -> Path:
     """The example manifests: in the checkout, or as installed with the package."""
-    checkout = Path(__file__).resolve().parents[3] / "examples"
+    checkout = Path(__file__).resolve().parents[4] / "examples"
     return checkout if checkout.is_dir() else Path(str(importlib.resources.files("bayplan"))) / "examples"
 
 
