@@ -13,7 +13,7 @@ from bayplan.api.errors import FieldError
 from bayplan.api.validation.cidrs import Cidr, ipv6_text, is_plain_cidr, read_ipv6, strict_cidr
 from bayplan.api.validation.fields import check_cidr
 from bayplan.api.validation.ip_warnings import MOST_WARNINGS, cidr_list_warnings, cidr_warnings
-from bayplan.apiserver.http_warnings import warning_headers
+from bayplan.apiserver.http.warnings import warning_headers
 
 _GROUP = st.sampled_from(
     ["0", "00", "1", "0db8", "2001", "FFFF", "ffff", "12345", "g", "", "a.b", "1.2.3.4", "01.2.3.4"]

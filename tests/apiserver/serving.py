@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from bayplan.apiserver.certificates import make_authority, sign
-from bayplan.apiserver.http import HttpServer
+from bayplan.apiserver.http.server import HttpServer
 from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer

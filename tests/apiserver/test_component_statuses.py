@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bayplan.apiserver.negotiation import PROTOBUF
+from bayplan.apiserver.reads.negotiation import PROTOBUF
 from bayplan.apiserver.requests import Request, Response
 from bayplan.apiserver.server import ApiServer
 from tests.apiserver.serving import ADMIN, opened

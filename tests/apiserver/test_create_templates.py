@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.create_templates import CreateTemplates, Template
 from bayplan.apiserver.requests import Request
+from bayplan.apiserver.writes.create_templates import CreateTemplates, Template
 from tests.apiserver.standing_still import ADMIN, CORE, PODS, Server
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "api"

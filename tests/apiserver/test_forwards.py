@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bayplan.apiserver.forwards import (
+from bayplan.apiserver.routing.forwards import (
     ForwardedService,
     ForwardError,
     Forwards,

@@ -8,8 +8,8 @@ import zlib
 
 import pytest
 
-from bayplan.apiserver.html_links import rewrite_links
-from bayplan.apiserver.html_pages import is_rewritable, rewrite_page
+from bayplan.apiserver.http.html_links import rewrite_links
+from bayplan.apiserver.http.html_pages import is_rewritable, rewrite_page
 
 
 def rewrite(link: str) -> str:

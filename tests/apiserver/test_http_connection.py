@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayplan.apiserver import http as http_module
-from bayplan.apiserver.http_connection import Connection
+from bayplan.apiserver.http import server as http_module
+from bayplan.apiserver.http.connection import Connection
 from tests.apiserver.serving import TOKENS, Served, served
 from tests.apiserver.test_http_answer import request
 from tests.apiserver.test_http_limits import raw_connection

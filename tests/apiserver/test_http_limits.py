@@ -15,7 +15,7 @@ import pytest
 
 from bayplan.api.types import core_v1
 from bayplan.apiserver.inflight import InFlight
-from bayplan.apiserver.pieces import JsonList
+from bayplan.apiserver.reads.pieces import JsonList
 from bayplan.apiserver.requests import Request, User
 from bayplan.apiserver.settings import ApiServerSettings
 from tests.apiserver.serving import Served, client_of, served

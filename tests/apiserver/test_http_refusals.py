@@ -11,10 +11,10 @@ from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 
-from bayplan.apiserver import http as http_module
-from bayplan.apiserver import http_connection
-from bayplan.apiserver.http import HttpServer
-from bayplan.apiserver.http_head import ChunkedBody, Refusal, refusal_of_beginning
+from bayplan.apiserver.http import connection as http_connection
+from bayplan.apiserver.http import server as http_module
+from bayplan.apiserver.http.head import ChunkedBody, Refusal, refusal_of_beginning
+from bayplan.apiserver.http.server import HttpServer
 from bayplan.apiserver.settings import ApiServerSettings
 from tests.apiserver.serving import TOKENS, Served, served
 from tests.apiserver.test_http_connection import MAPS, Line, line, make

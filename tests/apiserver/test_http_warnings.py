@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bayplan.apiserver.http_warnings import warning_headers
+from bayplan.apiserver.http.warnings import warning_headers
 
 
 def texts(warnings: list[str]) -> list[str]:

@@ -8,7 +8,8 @@ import json
 import aiohttp
 import pytest
 
-from bayplan.apiserver import http_watch, watching
+from bayplan.apiserver.http import watch as http_watch
+from bayplan.apiserver.reads import watching
 from tests.apiserver.serving import Served, served
 
 MAPS = "/api/v1/namespaces/default/configmaps"

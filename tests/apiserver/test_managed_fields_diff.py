@@ -16,8 +16,8 @@ from bayplan.api.managedfields.fieldset import union
 from bayplan.api.managedfields.typed import TypedError
 from bayplan.api.schema import definition_of
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.apiserver.managed_fields_diff import compare_objects, fields_of, type_of
-from bayplan.apiserver.object_parts import METADATA, parts_of
+from bayplan.apiserver.managed_fields.diff import compare_objects, fields_of, type_of
+from bayplan.apiserver.managed_fields.object_parts import METADATA, parts_of
 from tests.api.random_objects import Objects
 
 KINDS = [kind for kind in DEFAULT_KINDS if kind.type is not None and kind.is_stored]

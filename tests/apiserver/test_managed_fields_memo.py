@@ -24,8 +24,8 @@ from bayplan.api.managedfields.managers import (
     write_entries,
 )
 from bayplan.api.managedfields.typed import LIST, MAP, SCALAR, Type
-from bayplan.apiserver import managed_fields_memo
-from bayplan.apiserver.managed_fields_memo import entries_after
+from bayplan.apiserver.managed_fields import memo as managed_fields_memo
+from bayplan.apiserver.managed_fields.memo import entries_after
 
 TIMES = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", None)
 PATHS = (("f:status", "f:a"), ("f:status", "f:b"), ("f:status", "f:c"), ("f:spec",), ("f:spec", "f:d"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bayplan.api.errors import ApiError
-from bayplan.apiserver.negotiation import JSON, PLAIN, PROTOBUF, YAML, negotiate, negotiate_stream
+from bayplan.apiserver.reads.negotiation import JSON, PLAIN, PROTOBUF, YAML, negotiate, negotiate_stream
 
 
 @pytest.mark.parametrize(

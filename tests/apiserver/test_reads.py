@@ -10,7 +10,7 @@ import pytest
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.apiserver import cache
+from bayplan.apiserver.reads import cache
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import Client
 from bayplan.store.url import open_store

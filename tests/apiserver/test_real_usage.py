@@ -11,7 +11,7 @@ import pytest
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.apiserver.relays import unavailable
+from bayplan.apiserver.routing.relays import unavailable
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
 from tests.apiserver.serving import client_of, opened

@@ -9,9 +9,9 @@ import json
 import pytest
 
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.apiserver import relays
-from bayplan.apiserver.relays import Purpose, Relay
 from bayplan.apiserver.requests import Request
+from bayplan.apiserver.routing import relays
+from bayplan.apiserver.routing.relays import Purpose, Relay
 from bayplan.apiserver.server import ApiServer
 from tests.apiserver.serving import ADMIN, client_of, opened
 

@@ -17,9 +17,10 @@ import uvloop
 from aiohttp import web
 
 from bayplan.api.types import core_v1, meta_v1, rbac_v1
-from bayplan.apiserver import http_relay, relays
 from bayplan.apiserver.certificates import make_authority, sign
+from bayplan.apiserver.http import relay as http_relay
 from bayplan.apiserver.requests import Request, User
+from bayplan.apiserver.routing import relays
 from bayplan.apiserver.tls import client_tls, tls_context
 from bayplan.support.clock import SystemClock
 from tests.apiserver.serving import ADMIN, AS_RECORDED, TOKENS, Served, client_of, opened, served

@@ -7,10 +7,10 @@ import gc
 import tracemalloc
 
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.apiserver.cache import DECODED_UNSHARED, LINES_KEPT, ResourceCache
 from bayplan.apiserver.in_process import InProcessEndpoint
+from bayplan.apiserver.reads.cache import DECODED_UNSHARED, LINES_KEPT, ResourceCache
+from bayplan.apiserver.reads.watching import Item
 from bayplan.apiserver.server import ApiServer
-from bayplan.apiserver.watching import Item
 from tests.apiserver.serving import ADMIN, client_of, opened
 
 PATH = "/api/v1/configmaps"

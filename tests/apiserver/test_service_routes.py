@@ -9,9 +9,9 @@ import pytest
 
 from bayplan.api.simulated_nodes import SIMULATED
 from bayplan.api.types import core_v1, discovery_v1, meta_v1
-from bayplan.apiserver.forwards import parse_forward
+from bayplan.apiserver.routing.forwards import parse_forward
+from bayplan.apiserver.routing.service_routes import NoRoute, SimulatedService
 from bayplan.apiserver.server import ApiServer
-from bayplan.apiserver.service_routes import NoRoute, SimulatedService
 from bayplan.client import Client
 from tests.apiserver.serving import client_of, opened
 

@@ -10,10 +10,10 @@ from bayplan.api.errors import ApiError
 from bayplan.api.simulated_nodes import SIMULATED
 from bayplan.api.types import admissionregistration_v1 as admission
 from bayplan.api.types import core_v1, discovery_v1, meta_v1
-from bayplan.apiserver.forwards import parse_forward
 from bayplan.apiserver.requests import Request
+from bayplan.apiserver.routing.forwards import parse_forward
 from bayplan.apiserver.server import ApiServer
-from bayplan.apiserver.simulated_webhooks import ANNOTATION
+from bayplan.apiserver.simulated.webhooks import ANNOTATION
 from tests.apiserver.serving import ADMIN, client_of, opened
 from tests.apiserver.webhooks.senders import RefusedSender
 

@@ -14,7 +14,7 @@ from bayplan.api.container_logs import LogOptions
 from bayplan.api.errors import ApiError
 from bayplan.api.simulated_nodes import SIMULATED
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.apiserver.simulated_logs import log_of, run_of
+from bayplan.apiserver.simulated.logs import log_of, run_of
 from bayplan.client import Client
 from bayplan.support.clock import SystemClock
 from bayplan.support.timestamps import parse_rfc3339

@@ -8,8 +8,8 @@ import pytest
 
 from bayplan.api.simulated_nodes import SIMULATED
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.apiserver.relays import Purpose
 from bayplan.apiserver.requests import Request, Response
+from bayplan.apiserver.routing.relays import Purpose
 from bayplan.apiserver.server import ApiServer
 from tests.apiserver.serving import ADMIN, client_of, opened
 

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from bayplan.api.kinds import DEFAULT_KINDS
-from bayplan.apiserver import watching
-from bayplan.apiserver.cache import with_revision
-from bayplan.apiserver.watching import ADDED, DELETED, MODIFIED, Entry, Event, Watcher
+from bayplan.apiserver.reads import watching
+from bayplan.apiserver.reads.cache import with_revision
+from bayplan.apiserver.reads.watching import ADDED, DELETED, MODIFIED, Entry, Event, Watcher
 
 KIND = DEFAULT_KINDS.of_kind("v1", "ConfigMap")
 assert KIND is not None

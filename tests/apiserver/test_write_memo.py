@@ -16,11 +16,11 @@ from bayplan.api.protobuf import message_of
 from bayplan.api.types import core_v1
 from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.objects import ObjectStore
+from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Request, User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
-from bayplan.apiserver.watching import Entry
-from bayplan.apiserver.write_memo import Change, WriteMemo
+from bayplan.apiserver.writes.write_memo import Change, WriteMemo
 from tests.apiserver.standing_still import ADMIN, JSON, PODS, Server
 
 STRATEGIC, MERGE, JSON_PATCH = (f"application/{one}-patch+json" for one in ("strategic-merge", "merge", "json"))

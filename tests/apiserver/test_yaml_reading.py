@@ -6,8 +6,8 @@ import msgspec
 import pytest
 import yaml
 
-from bayplan.apiserver.yaml import problem_text, repeated_keys, to_json
-from bayplan.apiserver.yaml_scalars import BINARY, YamlProblem, resolve
+from bayplan.apiserver.yaml.documents import problem_text, repeated_keys, to_json
+from bayplan.apiserver.yaml.scalars import BINARY, YamlProblem, resolve
 from tests.cpu_time import cpu_time_below
 
 

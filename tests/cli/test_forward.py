@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from bayplan.apiserver.forwards import parse_forward
+from bayplan.apiserver.routing.forwards import parse_forward
 from bayplan.cli.flags.kube_flags import api_server_settings
 from bayplan.cli.main import main
 from bayplan.client.own_kubeconfig import render

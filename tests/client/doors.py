@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.certificates import make_authority, sign
-from bayplan.apiserver.http import HttpServer
+from bayplan.apiserver.http.server import HttpServer
 from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.piped import PipedRequests
 from bayplan.apiserver.server import ApiServer

@@ -11,7 +11,7 @@ from typing import Any
 
 from kubernetes import config
 
-from bayplan.apiserver.watching import Watcher
+from bayplan.apiserver.reads.watching import Watcher
 from bayplan.testing.handle import ClusterHandle
 from examples.operators.restarter import ANNOTATION, STAMP, follow
 

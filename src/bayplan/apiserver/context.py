@@ -33,21 +33,21 @@ from bayplan.apiserver.aggregation.registry import AggregatedApis
 from bayplan.apiserver.allocation import Allocators
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authorization.chain import AuthorizerChain
-from bayplan.apiserver.body_problems import Unrecognized, head_problem, version_problem
-from bayplan.apiserver.create_templates import CreateTemplates
 from bayplan.apiserver.custom_resources.mixed_cache import mixed
-from bayplan.apiserver.negotiation import PLAIN, Form, negotiate, negotiate_custom
 from bayplan.apiserver.objects import ObjectStore, too_large
-from bayplan.apiserver.representation import Shape
+from bayplan.apiserver.reads.negotiation import PLAIN, Form, negotiate, negotiate_custom
+from bayplan.apiserver.reads.representation import Shape
+from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Request, ResourcePath, Response
+from bayplan.apiserver.routing.service_routes import ServiceRoutes
 from bayplan.apiserver.service_account_tokens.verification import ServiceAccountTokens
-from bayplan.apiserver.service_routes import ServiceRoutes
 from bayplan.apiserver.settings import ApiServerSettings
-from bayplan.apiserver.simulated_addresses import SimulatedAddresses
-from bayplan.apiserver.simulated_pods import PodAnswers
-from bayplan.apiserver.simulated_webhooks import SimulatedReports
-from bayplan.apiserver.watching import Entry
-from bayplan.apiserver.write_memo import WriteMemo
+from bayplan.apiserver.simulated.addresses import SimulatedAddresses
+from bayplan.apiserver.simulated.pods import PodAnswers
+from bayplan.apiserver.simulated.webhooks import SimulatedReports
+from bayplan.apiserver.writes.body_errors import Unrecognized, head_problem, version_problem
+from bayplan.apiserver.writes.create_templates import CreateTemplates
+from bayplan.apiserver.writes.write_memo import WriteMemo
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
@@ -279,7 +279,7 @@ class Call:
         """What is wrong with a YAML body that its JSON form does not show."""
         if self.request.content_type.partition(";")[0].strip() != "application/yaml":
             return []
-        from bayplan.apiserver.yaml import repeated_keys  # slow to import, and seldom needed
+        from bayplan.apiserver.yaml.documents import repeated_keys  # slow to import, and seldom needed
 
         repeated = repeated_keys(self.request.body)
         return [repeated] if repeated else []
@@ -346,7 +346,7 @@ def yaml_to_json(data: bytes, kind_name: str) -> bytes:
     """A YAML document as JSON. Raises ApiError (400)."""
     import yaml  # slow to import, and seldom needed
 
-    from bayplan.apiserver.yaml import problem_text, to_json
+    from bayplan.apiserver.yaml.documents import problem_text, to_json
 
     try:
         return to_json(data)

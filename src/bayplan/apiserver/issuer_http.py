@@ -9,7 +9,7 @@ from typing import Final
 import aiohttp
 
 from bayplan.apiserver.authentication.oidc.key_sets import FetchError
-from bayplan.apiserver.dialing import dial_problem
+from bayplan.apiserver.routing.dialing import dial_problem
 from bayplan.support.trust import trust
 
 _SECONDS: Final = 30.0

@@ -9,16 +9,17 @@ import msgspec
 
 from bayplan import KUBERNETES_VERSION, __version__
 from bayplan.api.errors import method_not_allowed, resource_not_found
-from bayplan.apiserver import forwards_page, openid
+from bayplan.apiserver import openid
 from bayplan.apiserver.aggregation.forwarding import relay_to
 from bayplan.apiserver.aggregation.probing import AGGREGATOR
-from bayplan.apiserver.discovery import Discovery
+from bayplan.apiserver.discovery.documents import Discovery
 from bayplan.apiserver.flow_control.dumps import dump
 from bayplan.apiserver.health import Health
-from bayplan.apiserver.negotiation import JSON, OFFERED, check_produced, negotiate_document
 from bayplan.apiserver.openapi.documents import OpenApi
-from bayplan.apiserver.representation import in_form
+from bayplan.apiserver.reads.negotiation import JSON, OFFERED, check_produced, negotiate_document
+from bayplan.apiserver.reads.representation import in_form
 from bayplan.apiserver.requests import TEXT, Request, Response, bool_parameter
+from bayplan.apiserver.routing import forwards_page
 from bayplan.support.memo_metrics import memo_metrics
 from bayplan.support.metrics import CONTENT_TYPE
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from bayplan.api.errors import ApiError, failure, internal_error, service_unavailable
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.protobuf import MAGIC, message_of
-from bayplan.apiserver.cache import Prepared, ResourceCache, stored_value
 from bayplan.apiserver.custom_resources.mixed_cache import is_outdated, mixed
-from bayplan.apiserver.watching import Entry
+from bayplan.apiserver.reads.cache import Prepared, ResourceCache, stored_value
+from bayplan.apiserver.reads.watching import Entry
 from bayplan.store.errors import Conflict, StoreClosed, StoreCorrupt, StoreError, StoreUnavailable, ValueTooLarge
 from bayplan.store.interface import Event, KeyValue, Store, Watch
 from bayplan.store.transforming import TransformingStore

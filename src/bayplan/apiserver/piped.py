@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 from bayplan.apiserver.in_process import InProcessEndpoint, SentRequest
-from bayplan.apiserver.watching import DELETED, MODIFIED, Item, Watcher
+from bayplan.apiserver.reads.watching import DELETED, MODIFIED, Item, Watcher
 from bayplan.support.pipe import MalformedCall, Pipe
 
 logger = logging.getLogger(__name__)

@@ -11,10 +11,10 @@ from multidict import MultiMapping
 
 from bayplan.api.errors import bad_request, not_found_error, resource_not_found
 from bayplan.api.kinds import Kind, KindTable, Subresource
-from bayplan.apiserver.pieces import JsonList
-from bayplan.apiserver.relays import Relay
+from bayplan.apiserver.reads.pieces import JsonList
+from bayplan.apiserver.reads.watching import Watcher
 from bayplan.apiserver.request_info import RequestInfo, parse_request_info
-from bayplan.apiserver.watching import Watcher
+from bayplan.apiserver.routing.relays import Relay
 
 if TYPE_CHECKING:
     from bayplan.apiserver.audit.record import AuditRecord, Trail

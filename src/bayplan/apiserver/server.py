@@ -25,17 +25,17 @@ from bayplan.apiserver.bootstrap import Restorer, publish_beside_others
 from bayplan.apiserver.bootstrap.kubernetes_service import publish_service, restore_service, withdraw_service
 from bayplan.apiserver.context import Call, Context
 from bayplan.apiserver.custom_resources.routes import settled_path, verb_not_supported
-from bayplan.apiserver.deprecation import deprecation_of
+from bayplan.apiserver.discovery.deprecation import deprecation_of
 from bayplan.apiserver.flow_control.gate import Admission, Gate
 from bayplan.apiserver.flow_control.loading import GateConfiguration, open_gate
 from bayplan.apiserver.flow_control.parameters import ADJUSTMENT_SECONDS
-from bayplan.apiserver.forwards import Forwards
 from bayplan.apiserver.health import ALLOCATORS, BOOTSTRAP, CACHES, DEFINITIONS, SERVICE, START, TASKS
-from bayplan.apiserver.negotiation import JSON, PLAIN, Form, negotiate
 from bayplan.apiserver.nonresource import NonResource, page_not_found
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.permitted_paths import PermittedPaths
-from bayplan.apiserver.representation import in_form
+from bayplan.apiserver.reads.negotiation import JSON, PLAIN, Form, negotiate
+from bayplan.apiserver.reads.representation import in_form
+from bayplan.apiserver.reads.watching import Watcher
 from bayplan.apiserver.request_info import CONNECTIONS, STREAMS
 from bayplan.apiserver.request_metrics import RequestMetrics
 from bayplan.apiserver.requests import (
@@ -45,18 +45,18 @@ from bayplan.apiserver.requests import (
     check_timeout,
     resolve,
 )
+from bayplan.apiserver.routing.forwards import Forwards
+from bayplan.apiserver.routing.service_routes import ServiceRoutes
 from bayplan.apiserver.service_account_tokens.issuing import build_issuer
 from bayplan.apiserver.service_account_tokens.keys import TokenKeys, make_signing_key
 from bayplan.apiserver.service_account_tokens.verification import ServiceAccountTokens
-from bayplan.apiserver.service_routes import ServiceRoutes
 from bayplan.apiserver.settings import ApiServerSettings
-from bayplan.apiserver.simulated_addresses import SimulatedAddresses
-from bayplan.apiserver.submitting import SubmittedRequest, may_submit, submit
+from bayplan.apiserver.simulated.addresses import SimulatedAddresses
 from bayplan.apiserver.subresources import SUBRESOURCES
 from bayplan.apiserver.upkeep import Upkeep
 from bayplan.apiserver.verbs import create, delete, patch, read, update
-from bayplan.apiserver.watching import Watcher
-from bayplan.apiserver.write_options import check_write_options
+from bayplan.apiserver.writes.options import check_write_options
+from bayplan.apiserver.writes.submitting import SubmittedRequest, may_submit, submit
 from bayplan.store.interface import Store
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry

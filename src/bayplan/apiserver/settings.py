@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bayplan.apiserver.authentication.settings import AuthenticationSettings
 from bayplan.apiserver.authorization.settings import AuthorizationSettings
-from bayplan.apiserver.forwards import Forward
+from bayplan.apiserver.routing.forwards import Forward
 
 if TYPE_CHECKING:
     from bayplan.apiserver.audit.settings import AuditSettings

@@ -21,11 +21,11 @@ from bayplan.apiserver.authentication.settings import AuthenticationSettings
 from bayplan.apiserver.authentication.token_cache import CacheMetrics, TokenCache
 from bayplan.apiserver.authentication.token_webhook import TokenWebhook, as_source
 from bayplan.apiserver.authorization.rbac import aggregate
-from bayplan.apiserver.configuration_files import ConfigurationError
+from bayplan.apiserver.configuration.files import ConfigurationError
 from bayplan.apiserver.issuer_http import HttpFetch
 from bayplan.apiserver.requests import User
-from bayplan.apiserver.review_webhooks import ReviewWebhook
 from bayplan.apiserver.server import ApiServer
+from bayplan.apiserver.webhooks.posting import ReviewWebhook
 from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.followed_files import FollowedFile, ReloadMetrics
 from bayplan.cluster.review_posting import KubeconfigReviewPoster

@@ -20,10 +20,10 @@ from bayplan.apiserver.authorization.configuration import (
 from bayplan.apiserver.authorization.interface import Authorizer
 from bayplan.apiserver.authorization.match_conditions import compiled
 from bayplan.apiserver.authorization.webhook import WebhookAuthorizer, WebhookSettings
-from bayplan.apiserver.configuration_files import ConfigurationError
-from bayplan.apiserver.review_webhooks import ReviewWebhook
+from bayplan.apiserver.configuration.files import ConfigurationError
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
+from bayplan.apiserver.webhooks.posting import ReviewWebhook
 from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.followed_files import FollowedFile, ReloadMetrics
 from bayplan.cluster.review_posting import KubeconfigReviewPoster

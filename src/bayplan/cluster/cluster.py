@@ -20,14 +20,14 @@ from bayplan.apiserver.bootstrap.identity import keep_identity, lease_name
 from bayplan.apiserver.certificates import KeyPair, sign
 from bayplan.apiserver.etcd_layout import etcd_folders
 from bayplan.apiserver.health import AUTHENTICATION
-from bayplan.apiserver.http import HttpServer
+from bayplan.apiserver.http.server import HttpServer
 from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.objects import PREFIX
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.tls import client_tls
-from bayplan.apiserver.webhook_http import HttpSender
+from bayplan.apiserver.webhooks.http import HttpSender
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
 from bayplan.client.own_kubeconfig import render

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from bayplan.apiserver.configuration_files import ConfigurationError
+from bayplan.apiserver.configuration.files import ConfigurationError
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
 

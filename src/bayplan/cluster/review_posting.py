@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from bayplan.api.errors import ApiError
-from bayplan.apiserver.review_webhooks import ReviewError
+from bayplan.apiserver.webhooks.posting import ReviewError
 from bayplan.client.errors import KubeconfigError, TransportError
 from bayplan.client.http import HttpTransport
 from bayplan.client.kubeconfig import load
 
 
 class KubeconfigReviewPoster:
-    """See `bayplan.apiserver.review_webhooks.ReviewPoster`: posts to the URL of a kubeconfig's server, as its user."""
+    """See `bayplan.apiserver.webhooks.posting.ReviewPoster`: posts to the URL of a kubeconfig's server, as its user."""
 
     def __init__(self, path: Path) -> None:
         """Raises ValueError for a kubeconfig that cannot be used."""

@@ -14,7 +14,7 @@ import msgspec
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.api.types import core_v1
-from bayplan.apiserver.forwards import parse_forward, parse_service
+from bayplan.apiserver.routing.forwards import parse_forward, parse_service
 from bayplan.client import Client
 from bayplan.cluster.apply import apply_manifests
 from bayplan.cluster.cluster import Cluster

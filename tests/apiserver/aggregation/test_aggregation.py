@@ -16,9 +16,9 @@ from bayplan.api.simulated_nodes import SIMULATED
 from bayplan.api.types import apiregistration_v1, core_v1, discovery_v1, meta_v1, rbac_v1
 from bayplan.apiserver import upkeep
 from bayplan.apiserver.aggregation.forwarding import relay_to
-from bayplan.apiserver.forwards import parse_forward
+from bayplan.apiserver.routing.forwards import parse_forward
 from bayplan.apiserver.settings import ApiServerSettings
-from bayplan.apiserver.simulated_webhooks import ANNOTATION
+from bayplan.apiserver.simulated.webhooks import ANNOTATION
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.settings import CLUSTER_API, ClusterSettings
 from bayplan.kubelet.simulator import SimulatorSettings

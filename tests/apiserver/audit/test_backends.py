@@ -21,7 +21,7 @@ from bayplan.apiserver.audit.rotation import RotatingFile
 from bayplan.apiserver.audit.settings import BatchSettings, LogSettings
 from bayplan.apiserver.audit.truncation import Truncating, truncated
 from bayplan.apiserver.audit.webhook_backend import PostError, WebhookSink
-from bayplan.apiserver.http_origins import source_ips
+from bayplan.apiserver.http.origins import source_ips
 from bayplan.support import virtual_time
 from bayplan.support.clock import LoopClock, SystemClock
 from bayplan.support.metrics import Registry

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bayplan.apiserver import relays
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.in_process import InProcessEndpoint
+from bayplan.apiserver.routing import relays
 from tests.apiserver.audit.recording import record
 from tests.apiserver.serving import ADMIN, Served
 from tests.apiserver.test_relays import POD, ask

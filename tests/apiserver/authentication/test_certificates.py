@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 from bayplan.api.errors import ApiError
 from bayplan.api.types import certificates_v1, meta_v1
 from bayplan.apiserver.certificates import make_authority, parse_request, sign
-from bayplan.apiserver.http import HttpServer
+from bayplan.apiserver.http.server import HttpServer
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.tls import tls_context
 from bayplan.client import Client

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bayplan.apiserver.authorization.configuration import read_authorization_configuration
-from bayplan.apiserver.configuration_files import ConfigurationError
+from bayplan.apiserver.configuration.files import ConfigurationError
 
 HEAD = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthorizationConfiguration"}
 HERE = str(Path(__file__))

@@ -16,7 +16,7 @@ from bayplan.apiserver.authorization.metrics import AuthorizationMetrics
 from bayplan.apiserver.authorization.waiting import Undecided, decided
 from bayplan.apiserver.authorization.webhook import WebhookAuthorizer, WebhookSettings, review, review_spec
 from bayplan.apiserver.requests import User
-from bayplan.apiserver.review_webhooks import ReviewError, ReviewWebhook
+from bayplan.apiserver.webhooks.posting import ReviewError, ReviewWebhook
 from bayplan.support.clock import LoopClock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import SeededRandomness

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from bayplan.apiserver.webhook_http import HttpSender
+from bayplan.apiserver.webhooks.http import HttpSender
 from tests.apiserver.custom_resources.things import Door, Tree, definition, structure, version
 from tests.apiserver.serving import served
 from tests.apiserver.webhooks.senders import listening

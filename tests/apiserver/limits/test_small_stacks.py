@@ -17,7 +17,7 @@ from bayplan.api.json_syntax import repaired, syntax_problem
 from bayplan.api.nesting import MAX_DEPTH, is_too_deep
 from bayplan.api.patches import apply_json_patch, apply_merge_patch, copy_tree
 from bayplan.api.types import apps_v1
-from bayplan.apiserver.yaml import to_json, to_yaml
+from bayplan.apiserver.yaml.documents import to_json, to_yaml
 
 def deepest(opened, closed):
     data = opened * MAX_DEPTH + b"1" + closed * MAX_DEPTH

@@ -17,11 +17,11 @@ from aiohttp.abc import ResolveResult
 
 from bayplan.api.errors import ApiError
 from bayplan.apiserver.certificates import make_authority, sign
-from bayplan.apiserver.forwards import parse_forward
-from bayplan.apiserver.resolving import Resolver
+from bayplan.apiserver.routing.forwards import parse_forward
+from bayplan.apiserver.routing.resolving import Resolver
 from bayplan.apiserver.tls import tls_context
-from bayplan.apiserver.webhook_http import HttpSender
 from bayplan.apiserver.webhooks.calling import SendError, Target
+from bayplan.apiserver.webhooks.http import HttpSender
 from bayplan.client import Client
 from bayplan.support.clock import SystemClock
 from tests.apiserver.webhooks.senders import (

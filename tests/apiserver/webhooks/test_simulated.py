@@ -11,11 +11,11 @@ import pytest
 
 from bayplan.api.simulated_nodes import SIMULATED
 from bayplan.api.types import core_v1, discovery_v1, meta_v1
-from bayplan.apiserver.forwards import parse_forward
 from bayplan.apiserver.requests import Request, Response
+from bayplan.apiserver.routing.forwards import parse_forward
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
-from bayplan.apiserver.simulated_webhooks import ANNOTATION, SimulatedReport, SimulatedReports
+from bayplan.apiserver.simulated.webhooks import ANNOTATION, SimulatedReport, SimulatedReports
 from bayplan.apiserver.upkeep.simulated_webhooks import event_of
 from bayplan.apiserver.webhooks.calling import Target
 from bayplan.client import Client

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
-from bayplan.apiserver.http import HttpServer
+from bayplan.apiserver.http.server import HttpServer
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.kubelet.simulator.settings import SimulatorSettings

@@ -17,8 +17,8 @@ from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
-from bayplan.cluster.node import Node
-from bayplan.cluster.node_options import NodeOptions
+from bayplan.cluster.kubelet_node.node import Node
+from bayplan.cluster.kubelet_node.options import NodeOptions
 from bayplan.kubelet.configuration import KubeletConfiguration
 from bayplan.kubelet.resource_managers.machine_topology import read_machine_topology
 from bayplan.kubelet.runtime.cri import CriRuntime

@@ -6,7 +6,7 @@ from typing import Any
 
 from bayplan.api.kinds import Kind
 from bayplan.apiserver.admission.chain import CREATE, AdmissionPlugin, AdmissionRequest
-from bayplan.apiserver.cache import ResourceCache
+from bayplan.apiserver.reads.cache import ResourceCache
 
 DEFAULT_ANNOTATIONS = (
     "storageclass.kubernetes.io/is-default-class",

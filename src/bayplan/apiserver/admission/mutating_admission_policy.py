@@ -18,7 +18,7 @@ from bayplan.api.kinds import Kind
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.admission.chain import AdmissionPlugin, AdmissionRequest
 from bayplan.apiserver.admission.seen import in_version, take_over
-from bayplan.apiserver.managed_fields_diff import type_of
+from bayplan.apiserver.managed_fields.diff import type_of
 from bayplan.apiserver.policies.active import ActivePolicies, Invocation, Policy, invocations
 from bayplan.apiserver.policies.inputs import bindings_of
 from bayplan.apiserver.policies.matching import is_exempt

@@ -7,7 +7,7 @@ from typing import Any
 
 from bayplan.api.errors import internal_error
 from bayplan.apiserver.admission.chain import AdmissionRequest
-from bayplan.apiserver.cache import ResourceCache
+from bayplan.apiserver.reads.cache import ResourceCache
 
 
 def namespace_cache(request: AdmissionRequest) -> ResourceCache:

@@ -19,9 +19,9 @@ from bayplan.api.quota.amounts import Amounts, add, exceeded, increase, masked, 
 from bayplan.api.quota.evaluators import CREATE, UPDATE, Evaluator, evaluator_for
 from bayplan.api.types import core_v1
 from bayplan.apiserver.admission.chain import AdmissionPlugin, AdmissionRequest
-from bayplan.apiserver.cache import ResourceCache
+from bayplan.apiserver.reads.cache import ResourceCache
+from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import ResourcePath
-from bayplan.apiserver.watching import Entry
 from bayplan.store.errors import Conflict
 
 _TRIES = 1000
@@ -195,7 +195,7 @@ def _refused(request: AdmissionRequest, detail: str) -> ApiError:
 
 def _with_usage(call: Any, cache: ResourceCache, entry: Entry, used: Amounts) -> core_v1.ResourceQuota:
     """A new object with this usage, which the server itself manages. `call`: the request that is charged."""
-    from bayplan.apiserver.field_managers import SERVER, track_update  # which needs the chain of plugins
+    from bayplan.apiserver.managed_fields.managers import SERVER, track_update  # which needs the chain of plugins
 
     quota: core_v1.ResourceQuota = cache.shared(entry)
     status = core_v1.ResourceQuotaStatus(hard=quota.status.hard, used=to_wire(used))

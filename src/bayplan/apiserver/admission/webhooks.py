@@ -20,7 +20,7 @@ from bayplan.apiserver.admission.seen import in_version, is_whole, resource_of, 
 from bayplan.apiserver.admission.webhook_notes import HookNotes
 from bayplan.apiserver.authorization.waiting import decided
 from bayplan.apiserver.custom_resources.conversion import resolved
-from bayplan.apiserver.simulated_webhooks import is_skipped
+from bayplan.apiserver.simulated.webhooks import is_skipped
 from bayplan.apiserver.webhooks.calling import SimulatedTarget, WebhookFailure, ask
 from bayplan.apiserver.webhooks.matching import Hook, Hooks, is_exempt, version_asked
 from bayplan.apiserver.webhooks.reviews import Answer, Question, Tree, refusal

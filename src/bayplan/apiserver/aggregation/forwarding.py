@@ -12,9 +12,9 @@ from urllib.parse import quote
 from bayplan.api.errors import ApiError
 from bayplan.apiserver.aggregation.registry import ApiService, authority_of
 from bayplan.apiserver.context import Context
-from bayplan.apiserver.relays import Purpose, Relay, unavailable
 from bayplan.apiserver.requests import User
-from bayplan.apiserver.service_routes import NoRoute
+from bayplan.apiserver.routing.relays import Purpose, Relay, unavailable
+from bayplan.apiserver.routing.service_routes import NoRoute
 
 USER_HEADER: Final = "X-Remote-User"
 UID_HEADER: Final = "X-Remote-Uid"

@@ -13,8 +13,8 @@ from bayplan.apiserver.aggregation.discovery import read_resources
 from bayplan.apiserver.aggregation.forwarding import relay_to
 from bayplan.apiserver.aggregation.registry import ApiService, RemoteApi
 from bayplan.apiserver.context import Context
-from bayplan.apiserver.relays import Relay
 from bayplan.apiserver.requests import User
+from bayplan.apiserver.routing.relays import Relay
 
 AGGREGATOR: Final = User("system:kube-aggregator", ("system:masters",))
 _ATTEMPTS: Final = 5

@@ -23,8 +23,8 @@ from bayplan.apiserver.audit.policy import (
 from bayplan.apiserver.audit.record import AuditRecord, Trail
 from bayplan.apiserver.authorization.attributes import Attributes, attributes_of
 from bayplan.apiserver.context import Context
+from bayplan.apiserver.reads.watching import Watcher
 from bayplan.apiserver.requests import Request, Response, User, resolve
-from bayplan.apiserver.watching import Watcher
 from bayplan.support.metrics import Registry
 
 Serve = Callable[[Request], Awaitable[Response]]

@@ -18,8 +18,8 @@ from bayplan.api.errors import ErrorType, FieldError, invalid, quoted, required
 from bayplan.api.validation import formats
 from bayplan.apiserver.audit.policy import LEVELS, STAGES, Decision, GroupResources, Level, Policy, Rule
 from bayplan.apiserver.authorization.rbac import aggregate
-from bayplan.apiserver.body_problems import head_problem
-from bayplan.apiserver.yaml import problem_text, repeated_keys, to_json
+from bayplan.apiserver.writes.body_errors import head_problem
+from bayplan.apiserver.yaml.documents import problem_text, repeated_keys, to_json
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from bayplan.apiserver.configuration_files import ConfigurationStruct, read_file
+from bayplan.apiserver.configuration.files import ConfigurationStruct, read_file
 
 KIND: Final = "AuthenticationConfiguration"
 

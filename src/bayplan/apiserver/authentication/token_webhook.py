@@ -16,7 +16,7 @@ from bayplan.apiserver.authentication.authenticator import (
 )
 from bayplan.apiserver.authentication.token_cache import Find
 from bayplan.apiserver.requests import User
-from bayplan.apiserver.review_webhooks import ReviewError, ReviewWebhook
+from bayplan.apiserver.webhooks.posting import ReviewError, ReviewWebhook
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from bayplan.api.errors import FieldError, duplicate, invalid, required, too_man
 from bayplan.api.validation import formats
 from bayplan.apiserver.authorization.match_conditions import compiled
 from bayplan.apiserver.authorization.rbac import aggregate
-from bayplan.apiserver.configuration_files import ConfigurationError, ConfigurationStruct, read_file
+from bayplan.apiserver.configuration.files import ConfigurationError, ConfigurationStruct, read_file
 from bayplan.support.configuration import Duration
 from bayplan.support.durations import go_duration
 

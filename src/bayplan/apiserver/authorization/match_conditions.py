@@ -12,7 +12,7 @@ from bayplan.api.cel.checker import Environment
 from bayplan.api.cel.types import BOOL, STRING, list_of, map_of, struct
 from bayplan.api.cel.values import from_json
 from bayplan.apiserver.authorization.rbac import aggregate
-from bayplan.apiserver.configuration_expressions import Expression, ExpressionError
+from bayplan.apiserver.configuration.expressions import Expression, ExpressionError
 
 _SPEC: Final = "kubernetes.SubjectAccessReviewSpec"
 _RESOURCE: Final = "kubernetes.ResourceAttributes"

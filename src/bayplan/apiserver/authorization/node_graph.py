@@ -15,9 +15,9 @@ from bayplan.api.pod_references import (
     references_of,
     volume_secrets,
 )
-from bayplan.apiserver.cache import ResourceCache
 from bayplan.apiserver.objects import ObjectStore
-from bayplan.apiserver.watching import Entry, Event, Watcher
+from bayplan.apiserver.reads.cache import ResourceCache
+from bayplan.apiserver.reads.watching import Entry, Event, Watcher
 
 _NODE_FIELD = "spec.nodeName"
 

@@ -15,8 +15,8 @@ from bayplan.api.types import rbac_v1
 from bayplan.apiserver.authorization.attributes import Attributes
 from bayplan.apiserver.authorization.interface import Decision, Verdict
 from bayplan.apiserver.authorization.rules import CompiledRule, PolicyRule
-from bayplan.apiserver.cache import ResourceCache
 from bayplan.apiserver.objects import ObjectStore
+from bayplan.apiserver.reads.cache import ResourceCache
 from bayplan.apiserver.requests import User
 
 GROUP = "rbac.authorization.k8s.io"

@@ -17,8 +17,8 @@ from bayplan.apiserver.authorization.interface import NO_OPINION, Decision, Verd
 from bayplan.apiserver.authorization.match_conditions import ConditionError, match
 from bayplan.apiserver.authorization.metrics import AuthorizationMetrics
 from bayplan.apiserver.authorization.waiting import Undecided, known
-from bayplan.apiserver.configuration_expressions import Expression
-from bayplan.apiserver.review_webhooks import ReviewError, ReviewWebhook
+from bayplan.apiserver.configuration.expressions import Expression
+from bayplan.apiserver.webhooks.posting import ReviewError, ReviewWebhook
 from bayplan.support.clock import Clock
 
 logger = logging.getLogger(__name__)

@@ -9,11 +9,11 @@ from bayplan.api.errors import ApiError, internal_error
 from bayplan.api.kinds import Kind
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.context import Call, Context
+from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Request, ResourcePath, User
 from bayplan.apiserver.verbs.create import create_object
 from bayplan.apiserver.verbs.delete import delete_entry
 from bayplan.apiserver.verbs.update import modify
-from bayplan.apiserver.watching import Entry
 
 LOOPBACK = User("system:apiserver", ("system:masters",))
 

@@ -21,7 +21,7 @@ from bayplan.api.types import apiextensions_v1, core_v1
 from bayplan.apiserver.authorization.waiting import decided
 from bayplan.apiserver.context import Call, Context
 from bayplan.apiserver.custom_resources.mixed_cache import MixedEntry, mixed
-from bayplan.apiserver.watching import Entry
+from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.webhooks.calling import SendError, SimulatedTarget, target_of, url_of
 from bayplan.apiserver.webhooks.conversion_reviews import (
     Batch,

@@ -14,8 +14,18 @@ from collections import deque
 from bayplan.api.errors import ApiError, internal_error
 from bayplan.api.kinds import Kind
 from bayplan.apiserver.custom_resources.mixed_cache import MixedCache, MixedEntry
-from bayplan.apiserver.representation import error_event
-from bayplan.apiserver.watching import ADDED, DELETED, ERROR, MODIFIED, QUEUE_LIMIT, Entry, Event, Selection, Watcher
+from bayplan.apiserver.reads.representation import error_event
+from bayplan.apiserver.reads.watching import (
+    ADDED,
+    DELETED,
+    ERROR,
+    MODIFIED,
+    QUEUE_LIMIT,
+    Entry,
+    Event,
+    Selection,
+    Watcher,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from bayplan.api.kinds import Kind
 from bayplan.api.types import apiextensions_v1
 from bayplan.apiserver.bootstrap.publishing import kind_of
 from bayplan.apiserver.context import Context
-from bayplan.apiserver.watching import Selection
+from bayplan.apiserver.reads.watching import Selection
 
 Definition = apiextensions_v1.CustomResourceDefinition
 Condition = apiextensions_v1.CustomResourceDefinitionCondition

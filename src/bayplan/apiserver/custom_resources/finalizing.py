@@ -27,10 +27,10 @@ from bayplan.apiserver.custom_resources.definitions import (
     with_conditions,
 )
 from bayplan.apiserver.custom_resources.mixed_cache import mixed
-from bayplan.apiserver.field_managers import SERVER
+from bayplan.apiserver.managed_fields.managers import SERVER
+from bayplan.apiserver.reads.watching import Selection
 from bayplan.apiserver.verbs.delete import delete_entry
 from bayplan.apiserver.verbs.update import modify
-from bayplan.apiserver.watching import Selection
 from bayplan.support.timestamps import rfc3339
 
 _REASON, _FAILED = "InstanceDeletionInProgress", "InstanceDeletionFailed"

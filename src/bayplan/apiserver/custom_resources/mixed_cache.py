@@ -16,8 +16,8 @@ from bayplan.api.codec import decoder
 from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.kinds import Kind
-from bayplan.apiserver.cache import ResourceCache, stored_value, with_revision
-from bayplan.apiserver.watching import Entry
+from bayplan.apiserver.reads.cache import ResourceCache, stored_value, with_revision
+from bayplan.apiserver.reads.watching import Entry
 
 
 class MixedEntry(Entry):

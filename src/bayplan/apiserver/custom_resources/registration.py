@@ -13,7 +13,7 @@ from bayplan.apiserver.bootstrap.api_services import LABEL
 from bayplan.apiserver.bootstrap.publishing import ensure, kind_of, remove
 from bayplan.apiserver.context import Context
 from bayplan.apiserver.custom_resources.definitions import ESTABLISHED, DefinitionRule, is_true
-from bayplan.apiserver.watching import Entry, Selection
+from bayplan.apiserver.reads.watching import Entry, Selection
 
 _KEPT_IN_SYNC = "true"
 _GROUP_PRIORITY, _VERSION_PRIORITY = 1000, 100

@@ -11,7 +11,7 @@ from bayplan.apiserver.bootstrap.publishing import kind_of
 from bayplan.apiserver.context import Context
 from bayplan.apiserver.flow_control.gate import Gate
 from bayplan.apiserver.flow_control.statistics import CacheStatistics
-from bayplan.apiserver.watching import Selection
+from bayplan.apiserver.reads.watching import Selection
 
 
 def open_gate(context: Context) -> Gate | None:

@@ -16,7 +16,6 @@ from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.schema import Schema
 from bayplan.apiserver.aggregation.openapi import merge
 from bayplan.apiserver.aggregation.registry import AggregatedApis, RemoteApi
-from bayplan.apiserver.negotiation import JSON, first_acceptable
 from bayplan.apiserver.openapi import builtin_routes as openapi_builtin_routes
 from bayplan.apiserver.openapi import custom as openapi_custom
 from bayplan.apiserver.openapi import custom_routes as openapi_custom_routes
@@ -26,6 +25,7 @@ from bayplan.apiserver.openapi.builtin_routes import OTHERS, discovery_route
 from bayplan.apiserver.openapi.paths import paths_v2, paths_v3
 from bayplan.apiserver.openapi.routes import Route
 from bayplan.apiserver.openapi.schemas import schemas_v2, schemas_v3
+from bayplan.apiserver.reads.negotiation import JSON, first_acceptable
 from bayplan.apiserver.requests import Request, Response
 
 _INFO: Final = {"title": "Kubernetes", "version": f"v{KUBERNETES_VERSION}"}

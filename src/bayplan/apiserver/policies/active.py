@@ -15,11 +15,11 @@ from bayplan.api.selectors import compile_selector
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.admission.chain import AdmissionRequest
-from bayplan.apiserver.cache import ResourceCache
 from bayplan.apiserver.context import Context
 from bayplan.apiserver.policies.expressions import PolicyExpressions, Spec
 from bayplan.apiserver.policies.inputs import parameter_of
 from bayplan.apiserver.policies.matching import Criteria
+from bayplan.apiserver.reads.cache import ResourceCache
 
 _API_VERSION = "admissionregistration.k8s.io/v1"
 _SCALE = "scale"

@@ -12,7 +12,7 @@ from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
 from bayplan.apiserver.verbs.update import check_uid, modify
-from bayplan.apiserver.write_memo import BINDING, Change
+from bayplan.apiserver.writes.write_memo import BINDING, Change
 from bayplan.support.timestamps import rfc3339
 
 CREATED = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}'

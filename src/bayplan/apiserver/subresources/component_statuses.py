@@ -6,10 +6,10 @@ from bayplan.api.codec import encode
 from bayplan.api.errors import not_found_error
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.list_options import check_list_options
+from bayplan.apiserver.reads.list_options import check_list_options
+from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response
 from bayplan.apiserver.verbs.read import selection
-from bayplan.apiserver.watching import Entry
 
 _COMPONENTS = {"scheduler": ("scheduler", 10259), "controller-manager": ("controllers", 10257)}
 """Name in Kubernetes -> name in a cluster, and the port at which kube-apiserver looks for it."""

@@ -19,16 +19,16 @@ from bayplan.api.errors import (
 from bayplan.api.simulated_nodes import is_simulated
 from bayplan.api.times import SECONDS_LAYOUT, TimeError, canonical
 from bayplan.api.types import core_v1
-from bayplan.apiserver import relays
 from bayplan.apiserver.authorization.attributes import attributes_of
 from bayplan.apiserver.authorization.interface import Decision
 from bayplan.apiserver.authorization.waiting import decided
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.dialing import authority_of
-from bayplan.apiserver.forwards import Forward
-from bayplan.apiserver.relays import Purpose, Relay
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter
-from bayplan.apiserver.service_routes import SimulatedService
+from bayplan.apiserver.routing import relays
+from bayplan.apiserver.routing.dialing import authority_of
+from bayplan.apiserver.routing.forwards import Forward
+from bayplan.apiserver.routing.relays import Purpose, Relay
+from bayplan.apiserver.routing.service_routes import SimulatedService
 from bayplan.apiserver.subresources.connection_options import (
     PodPortForwardOptions,
     PodStreamOptions,

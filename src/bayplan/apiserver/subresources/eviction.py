@@ -10,12 +10,12 @@ from bayplan.api.selectors import compile_selector
 from bayplan.api.types import core_v1, meta_v1, policy_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.field_managers import SERVER
+from bayplan.apiserver.managed_fields.managers import SERVER
+from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import ResourcePath, Response
 from bayplan.apiserver.subresources.binding import CREATED
 from bayplan.apiserver.verbs.delete import delete_entry
 from bayplan.apiserver.verbs.update import modify
-from bayplan.apiserver.watching import Entry
 from bayplan.support.timestamps import rfc3339
 
 _RETRY_SECONDS = 10

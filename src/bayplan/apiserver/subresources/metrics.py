@@ -17,11 +17,11 @@ from bayplan.api.simulated_nodes import SIMULATED
 from bayplan.api.simulated_usage import container_usage, total_usage
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.context import Call
+from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response
-from bayplan.apiserver.simulated_pods import Usage
+from bayplan.apiserver.simulated.pods import Usage
 from bayplan.apiserver.subresources.real_usage import real_usage
 from bayplan.apiserver.verbs.read import selection
-from bayplan.apiserver.watching import Entry
 from bayplan.support.timestamps import rfc3339
 
 _WINDOW = "15s"

@@ -13,9 +13,9 @@ import msgspec
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1
-from bayplan.apiserver import relays
 from bayplan.apiserver.context import Context
-from bayplan.apiserver.relays import kubelet_address
+from bayplan.apiserver.routing import relays
+from bayplan.apiserver.routing.relays import kubelet_address
 
 logger = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from bayplan.apiserver.authorization.interface import Decision
 from bayplan.apiserver.authorization.rbac import aggregate
 from bayplan.apiserver.authorization.waiting import decided
 from bayplan.apiserver.context import BODY_TYPES, Call
-from bayplan.apiserver.field_managers import track_create
-from bayplan.apiserver.negotiation import negotiate
-from bayplan.apiserver.other_forms import answer_in_form
+from bayplan.apiserver.managed_fields.managers import track_create
+from bayplan.apiserver.reads.negotiation import negotiate
+from bayplan.apiserver.reads.other_forms import answer_in_form
 from bayplan.apiserver.requests import Response, User
 from bayplan.apiserver.subresources.review_rules import review_errors
 from bayplan.apiserver.verbs.create import wipe_system_fields

@@ -16,12 +16,12 @@ from bayplan.api.kinds import Kind
 from bayplan.api.selectors import compile_selector, from_map
 from bayplan.api.types import autoscaling_v1, meta_v1
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.other_forms import answer_in_form
+from bayplan.apiserver.managed_fields.scale import SCALE, ScaleApplier, scale_entries, track_applied_scale, track_scale
+from bayplan.apiserver.reads.other_forms import answer_in_form
+from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response
-from bayplan.apiserver.scale_managers import SCALE, ScaleApplier, scale_entries, track_applied_scale, track_scale
 from bayplan.apiserver.verbs.patch import Patch, configuration, is_apply
 from bayplan.apiserver.verbs.update import check_name, check_uid, modify
-from bayplan.apiserver.watching import Entry
 
 _HEAD = b'{"kind":"Scale","apiVersion":"autoscaling/v1",'
 _NOT_SET = -(2**31)

@@ -12,9 +12,9 @@ from bayplan.api.errors import ApiError, bad_request, internal_error
 from bayplan.api.simulated_nodes import is_simulated
 from bayplan.api.types import core_v1
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.relays import Purpose, Relay, unavailable
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter
-from bayplan.apiserver.simulated_logs import log_of, run_of
+from bayplan.apiserver.routing.relays import Purpose, Relay, unavailable
+from bayplan.apiserver.simulated.logs import log_of, run_of
 from bayplan.apiserver.subresources.connection_options import PodPortForwardOptions, PodStreamOptions
 from bayplan.apiserver.subresources.metrics import simulated_usage
 from bayplan.streaming.commands import serve_command

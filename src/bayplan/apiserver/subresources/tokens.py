@@ -20,8 +20,8 @@ from bayplan.api.errors import (
 from bayplan.api.types import authentication_v1, core_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.context import BODY_TYPES, Call
-from bayplan.apiserver.field_managers import track_create
-from bayplan.apiserver.other_forms import answer_in_form
+from bayplan.apiserver.managed_fields.managers import track_create
+from bayplan.apiserver.reads.other_forms import answer_in_form
 from bayplan.apiserver.requests import Response
 from bayplan.apiserver.service_account_tokens.issuing import (
     EXTENDED_SECONDS,

@@ -22,10 +22,10 @@ from bayplan.api.types import apiregistration_v1, core_v1, discovery_v1
 from bayplan.apiserver.aggregation.probing import probe
 from bayplan.apiserver.bootstrap.publishing import kind_of, own_call
 from bayplan.apiserver.context import Context
-from bayplan.apiserver.service_routes import SimulatedService
-from bayplan.apiserver.simulated_webhooks import is_skipped
+from bayplan.apiserver.reads.watching import Entry, Selection
+from bayplan.apiserver.routing.service_routes import SimulatedService
+from bayplan.apiserver.simulated.webhooks import is_skipped
 from bayplan.apiserver.verbs.update import modify
-from bayplan.apiserver.watching import Entry, Selection
 from bayplan.support.timestamps import rfc3339
 
 _SERVICE_LABEL = "kubernetes.io/service-name"

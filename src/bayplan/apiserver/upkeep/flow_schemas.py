@@ -14,9 +14,9 @@ from bayplan.apiserver.bootstrap.flow_control import CONSUMER
 from bayplan.apiserver.bootstrap.flow_control_table import dangling
 from bayplan.apiserver.bootstrap.publishing import LOOPBACK, kind_of
 from bayplan.apiserver.context import Call, Context
+from bayplan.apiserver.reads.watching import Selection
 from bayplan.apiserver.requests import Request, ResourcePath
 from bayplan.apiserver.verbs import patch
-from bayplan.apiserver.watching import Selection
 from bayplan.support.timestamps import rfc3339
 
 _API_VERSION = "flowcontrol.apiserver.k8s.io/v1"

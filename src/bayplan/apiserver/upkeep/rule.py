@@ -9,7 +9,7 @@ from typing import Protocol
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.apiserver.context import Context
-from bayplan.apiserver.watching import Entry, Event, Selection, Watcher
+from bayplan.apiserver.reads.watching import Entry, Event, Selection, Watcher
 
 
 class Rule(Protocol):

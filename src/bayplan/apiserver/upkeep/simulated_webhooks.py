@@ -9,7 +9,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.bootstrap.publishing import ensure
 from bayplan.apiserver.context import Context
-from bayplan.apiserver.simulated_webhooks import SimulatedReport
+from bayplan.apiserver.simulated.webhooks import SimulatedReport
 from bayplan.support.timestamps import rfc3339
 
 logger = logging.getLogger(__name__)

@@ -10,16 +10,16 @@ from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.errors import ApiError, already_exists, bad_request, failure, forbidden_error
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
-from bayplan.apiserver.cache import stored_value
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.create_templates import Template
 from bayplan.apiserver.custom_resources.conversion import rehearsed
-from bayplan.apiserver.field_managers import track_create
-from bayplan.apiserver.generated_names import generated_name
-from bayplan.apiserver.owners import deduplicate_owners
+from bayplan.apiserver.managed_fields.managers import track_create
+from bayplan.apiserver.reads.cache import stored_value
+from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response, revision_problem
 from bayplan.apiserver.verbs.rules import allocate, check
-from bayplan.apiserver.watching import Entry
+from bayplan.apiserver.writes.create_templates import Template
+from bayplan.apiserver.writes.generated_names import generated_name
+from bayplan.apiserver.writes.owners import deduplicate_owners
 from bayplan.store.errors import Conflict
 from bayplan.support.timestamps import rfc3339
 

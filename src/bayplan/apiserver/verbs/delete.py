@@ -20,14 +20,14 @@ from bayplan.api.errors import (
 )
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.admission.chain import DELETE, AdmissionRequest
-from bayplan.apiserver.body_problems import Unrecognized, head_problem, version_problem
-from bayplan.apiserver.cache import stored_value
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.list_options import check_list_options
+from bayplan.apiserver.reads.cache import stored_value
+from bayplan.apiserver.reads.list_options import check_list_options
+from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter, parameters
 from bayplan.apiserver.verbs import read
 from bayplan.apiserver.verbs.rules import next_generation
-from bayplan.apiserver.watching import Entry
+from bayplan.apiserver.writes.body_errors import Unrecognized, head_problem, version_problem
 from bayplan.store.errors import Conflict
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 

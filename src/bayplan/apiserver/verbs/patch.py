@@ -36,17 +36,17 @@ from bayplan.api.schema import definition_of
 from bayplan.api.strategic_patch import apply_strategic_patch
 from bayplan.api.strategies.base import clone
 from bayplan.api.unstructured_problems import first_unstructured_problem
-from bayplan.apiserver.body_problems import head_problem, version_problem
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.field_managers import Applier
-from bayplan.apiserver.owners import deduplicate_owners
-from bayplan.apiserver.patch_problems import JSON, MERGE, STRATEGIC, read_patch, spoiled_by
+from bayplan.apiserver.managed_fields.managers import Applier
+from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response, revision_problem
 from bayplan.apiserver.verbs.create import OTHER_NAMESPACE, create_object
 from bayplan.apiserver.verbs.update import check_name, modify
-from bayplan.apiserver.watching import Entry
-from bayplan.apiserver.write_memo import STATUS
-from bayplan.apiserver.write_options import check_patch_options
+from bayplan.apiserver.writes.body_errors import head_problem, version_problem
+from bayplan.apiserver.writes.options import check_patch_options
+from bayplan.apiserver.writes.owners import deduplicate_owners
+from bayplan.apiserver.writes.patch_errors import JSON, MERGE, STRATEGIC, read_patch, spoiled_by
+from bayplan.apiserver.writes.write_memo import STATUS
 
 T = TypeVar("T")
 
@@ -121,7 +121,7 @@ async def _create_applied(call: Call, applier: Applier) -> Entry:
 
 def _from_yaml(data: bytes) -> Any:
     """The tree of a YAML document. Raises ApiError (400)."""
-    from bayplan.apiserver.yaml import to_json  # slow to import, and seldom needed
+    from bayplan.apiserver.yaml.documents import to_json  # slow to import, and seldom needed
 
     return msgspec.json.decode(_read_yaml(data, to_json))
 
@@ -130,7 +130,7 @@ def _read_yaml(data: bytes, read: Callable[[bytes], T]) -> T:
     """What a function finds in a YAML document. Raises ApiError (400)."""
     import yaml  # slow to import, and seldom needed
 
-    from bayplan.apiserver.yaml import problem_text
+    from bayplan.apiserver.yaml.documents import problem_text
 
     try:
         return read(data)
@@ -145,7 +145,7 @@ def configuration(call: Call, expected: Kind) -> dict[str, Any]:
     applied, is_yaml = _read_configuration(data)
     mode = call.request.query.get("fieldValidation") or "Warn"
     if mode == "Strict" or (mode == "Warn" and is_yaml and call.request.reads_warnings):
-        from bayplan.apiserver.yaml import repeated_keys  # slow to import, and seldom needed
+        from bayplan.apiserver.yaml.documents import repeated_keys  # slow to import, and seldom needed
 
         problem = _read_yaml(data, repeated_keys)
         if problem and mode == "Strict":

@@ -18,14 +18,14 @@ from bayplan.api.json_syntax import syntax_problem
 from bayplan.api.selector_syntax import parse_labels
 from bayplan.api.selectors import SelectorError
 from bayplan.api.types import meta_v1
-from bayplan.apiserver.cache import ResourceCache
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.custom_resources.converting_watcher import ConvertingWatcher
 from bayplan.apiserver.custom_resources.mixed_cache import mixed
-from bayplan.apiserver.list_options import check_list_options
-from bayplan.apiserver.negotiation import PROTOBUF, negotiate_stream
+from bayplan.apiserver.reads.cache import ResourceCache
+from bayplan.apiserver.reads.list_options import check_list_options
+from bayplan.apiserver.reads.negotiation import PROTOBUF, negotiate_stream
+from bayplan.apiserver.reads.watching import ADDED, BOOKMARK, Entry, Watcher
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter, revision_problem
-from bayplan.apiserver.watching import ADDED, BOOKMARK, Entry, Watcher
 from bayplan.store.errors import Compacted, FutureRevision, StoreCorrupt
 
 _CONVERTED_AT_ONCE = 500

@@ -20,13 +20,13 @@ from bayplan.api.errors import (
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.custom_resources.conversion import rehearsed, resolved
-from bayplan.apiserver.field_managers import track_update
-from bayplan.apiserver.managed_fields_renewal import keep_times
-from bayplan.apiserver.owners import deduplicate_owners
+from bayplan.apiserver.managed_fields.managers import track_update
+from bayplan.apiserver.managed_fields.renewal import keep_times
+from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response, revision_problem
 from bayplan.apiserver.verbs.create import OTHER_NAMESPACE, create_object, unsaved
 from bayplan.apiserver.verbs.rules import apply_rules
-from bayplan.apiserver.watching import Entry
+from bayplan.apiserver.writes.owners import deduplicate_owners
 from bayplan.store.errors import Conflict
 
 logger = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from bayplan.api.errors import ApiError, bad_request, internal_error
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.types import apiextensions_v1
 from bayplan.apiserver.context import Context
-from bayplan.apiserver.dialing import authority_of
-from bayplan.apiserver.forwards import Forward
-from bayplan.apiserver.service_routes import NoRoute, SimulatedService
+from bayplan.apiserver.routing.dialing import authority_of
+from bayplan.apiserver.routing.forwards import Forward
+from bayplan.apiserver.routing.service_routes import NoRoute, SimulatedService
 from bayplan.apiserver.webhooks.matching import Hook
 from bayplan.apiserver.webhooks.reviews import (
     Answer,

@@ -15,8 +15,8 @@ from bayplan.api.selectors import LabelSelector, compile_selector
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionRequest
-from bayplan.apiserver.cache import ResourceCache
 from bayplan.apiserver.context import Context
+from bayplan.apiserver.reads.cache import ResourceCache
 
 if TYPE_CHECKING:
     from bayplan.apiserver.policies.expressions import PolicyExpressions

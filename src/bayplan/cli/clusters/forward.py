@@ -13,7 +13,7 @@ from bayplan.cli.connect import connect, connection_options
 from bayplan.cli.output import Failure, output_option, print_data
 
 if TYPE_CHECKING:
-    from bayplan.apiserver.forwards import Forward, ForwardedService
+    from bayplan.apiserver.routing.forwards import Forward, ForwardedService
     from bayplan.client import Client
 
 _NOT_FOUND = 404
@@ -49,7 +49,7 @@ def command(
     It holds for admission and conversion webhooks, aggregated API services and proxies of services until the API server ends, or --remove. The certificate of a
     program on localhost is not checked; that of one on another machine must be the service's. Only administrators of the cluster may do this.
     """
-    from bayplan.apiserver.forwards import ForwardError, parse_forward, parse_service
+    from bayplan.apiserver.routing.forwards import ForwardError, parse_forward, parse_service
 
     try:
         wanted = [parse_forward(text) for text in forwards]
@@ -69,7 +69,7 @@ def command(
 async def _apply(client: Client, wanted: list[Forward], unwanted: list[ForwardedService]) -> tuple[_Shown, ...]:
     """Set and remove forwards. Returns those that there are then. Raises Failure."""
     from bayplan.api.errors import ApiError
-    from bayplan.apiserver.forwards_page import PATH
+    from bayplan.apiserver.routing.forwards_page import PATH
 
     def path(service: ForwardedService) -> str:
         return f"{PATH}/{str(service).removeprefix('service/')}"

@@ -19,7 +19,7 @@ from bayplan.cli.output import Failure
 if TYPE_CHECKING:
     from bayplan.api.types import core_v1
     from bayplan.client import Client
-    from bayplan.cluster.node_options import NodeOptions
+    from bayplan.cluster.kubelet_node.options import NodeOptions
     from bayplan.kubelet.configuration import KubeletConfiguration
     from bayplan.kubelet.node.certificates import Certificate
     from bayplan.kubelet.runtime.interface import Runtime
@@ -274,8 +274,8 @@ async def _run(configuration: KubeletConfiguration, kubeconfig: Path | None, opt
     from bayplan.cli.clusters.stopping import stop_event
     from bayplan.cli.connect import connect, kubeconfig_paths
     from bayplan.client.kubeconfig import load
-    from bayplan.cluster.node import Node
-    from bayplan.cluster.node_tls import ServerTls, client_manager
+    from bayplan.cluster.kubelet_node.node import Node
+    from bayplan.cluster.kubelet_node.tls import ServerTls, client_manager
     from bayplan.kubelet.node.addresses import local_addresses
     from bayplan.kubelet.node.bootstrap import bootstrap
     from bayplan.support.clock import SystemClock
@@ -318,7 +318,7 @@ async def _run(configuration: KubeletConfiguration, kubeconfig: Path | None, opt
 
 def _node_options(options: dict[str, Any], clock: Clock) -> NodeOptions:
     """What the flags say of the node; without addresses where no flag names them."""
-    from bayplan.cluster.node_options import NodeOptions
+    from bayplan.cluster.kubelet_node.options import NodeOptions
     from bayplan.kubelet.images.credential_plugins import CredentialPlugins, read_config
     from bayplan.support.machine import hostname
 

@@ -17,7 +17,7 @@ from bayplan.cli.flags.feature_gates import own_gates
 from bayplan.cli.output import Failure
 
 if TYPE_CHECKING:
-    from bayplan.apiserver.forwards import Forward
+    from bayplan.apiserver.routing.forwards import Forward
     from bayplan.apiserver.settings import ApiServerSettings
 
 Tokens = tuple[tuple[str, str, str, tuple[str, ...]], ...]
@@ -156,7 +156,7 @@ def _address_types(text: str) -> tuple[str, ...]:
 
 def _simulated_webhooks(text: str) -> str:
     """Raises UsageError."""
-    from bayplan.apiserver.simulated_webhooks import CHOICES
+    from bayplan.apiserver.simulated.webhooks import CHOICES
 
     if text not in CHOICES:
         raise click.UsageError(f"--simulated-webhooks: {text!r} is none of {', '.join(CHOICES)}")
@@ -165,7 +165,7 @@ def _simulated_webhooks(text: str) -> str:
 
 def forwards_of(texts: Sequence[str]) -> tuple[Forward, ...]:
     """Forwards, of which each service has one. Raises UsageError."""
-    from bayplan.apiserver.forwards import ForwardError, parse_forward
+    from bayplan.apiserver.routing.forwards import ForwardError, parse_forward
 
     try:
         found = [parse_forward(text) for text in texts]

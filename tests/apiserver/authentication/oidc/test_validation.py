@@ -11,7 +11,7 @@ from bayplan.apiserver.authentication.configuration import (
     read_authentication_configuration,
 )
 from bayplan.apiserver.authentication.oidc.validation import validated
-from bayplan.apiserver.configuration_files import ConfigurationError
+from bayplan.apiserver.configuration.files import ConfigurationError
 from bayplan.support.configuration import convert
 
 ISSUER = {"url": "https://issuer.example", "audiences": ["me"]}

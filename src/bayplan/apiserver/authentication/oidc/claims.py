@@ -14,7 +14,7 @@ from bayplan.api.codec import json_type
 from bayplan.api.errors import quoted
 from bayplan.apiserver.authentication.configuration import JwtAuthenticator
 from bayplan.apiserver.authentication.oidc.expressions import claims_value, user_value
-from bayplan.apiserver.configuration_expressions import Expression, ExpressionError
+from bayplan.apiserver.configuration.expressions import Expression, ExpressionError
 from bayplan.apiserver.requests import User
 
 CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"

@@ -26,7 +26,7 @@ from bayplan.apiserver.authentication.configuration import (
 )
 from bayplan.apiserver.authentication.oidc.claims import Mappings
 from bayplan.apiserver.authentication.oidc.expressions import CLAIMS, USER
-from bayplan.apiserver.configuration_expressions import Expression
+from bayplan.apiserver.configuration.expressions import Expression
 
 _MOST_ISSUERS: Final = 64
 _BOTH: Final = "claim and expression can't both be set"

@@ -1,0 +1,1 @@
+"""Configuration files of the group apiserver.config.k8s.io: strict decoding, and expressions in them."""

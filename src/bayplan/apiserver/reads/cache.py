@@ -1,0 +1,325 @@
+"""The watch cache: every object of one kind as encoded bytes, with what selectors need, kept current by the store's events.
+
+Reads never decode. The body that is kept is the JSON object without `{"kind":...,"apiVersion":...,`, with the resourceVersion already in it:
+
+    GET    type_meta + body                                  {"kind":"Pod","apiVersion":"v1", + "metadata":{...}}
+    LIST   head + b"{" + b",{".join(bodies) + b"]}"          items carry no kind, as in Kubernetes
+    WATCH  b'{"type":"ADDED","object":' + type_meta + body + b"}\\n"
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from bayplan.api.codec import KINDS_WITH_NULL_LISTS, decoder, encode, with_metadata, with_null_lists
+from bayplan.api.custom_resources.kinds import CustomKind
+from bayplan.api.custom_resources.objects import CustomObject
+from bayplan.api.go_json import escaped
+from bayplan.api.kinds import Kind
+from bayplan.api.strategies import strategy_for
+from bayplan.apiserver.reads.watching import Entry, Event, Watcher
+from bayplan.store.interface import Event as StoreEvent
+from bayplan.store.interface import KeyValue
+
+HISTORY_LIMIT = 8192
+"""Most events kept per kind, so that watches can resume without a new list."""
+LINES_KEPT = 512
+"""Newest events per kind that keep the lines that watchers were sent: later watchers seldom start further back."""
+HISTORY_KEPT = 100
+"""Events kept per kind however old they are."""
+DECODED_LIMIT = 4096
+"""Entries per kind whose decoded object is kept for watchers in this process that share them."""
+DECODED_UNSHARED = 128
+"""The same without such watchers."""
+
+
+def with_revision(body: bytes, revision: int) -> bytes:
+    """Put the resourceVersion into a stored body, behind the uid where Kubernetes has it (or first in metadata without a uid)."""
+    at = body.find(b'"uid":"', 0, 1200)
+    if at < 0:
+        return b'"metadata":{"resourceVersion":"%d"%b%b' % (revision, b"" if body[12:13] == b"}" else b",", body[12:])
+    end = body.index(b'"', at + 7) + 1
+    return b'%b,"resourceVersion":"%d"%b' % (body[:end], revision, body[end:])
+
+
+@dataclass(slots=True)
+class Prepared:
+    """What an entry needs besides its bytes, from who wrote them without an object."""
+
+    labels: dict[str, str]
+    fields: dict[str, str]
+    uid: str
+    entry: Entry | None = None
+    """What was made of it, for one write."""
+
+
+class Bucket:
+    """The objects of one namespace, in order of name."""
+
+    __slots__ = ("_names", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, Entry] = {}
+        self._names: list[str] | None = []
+
+    def put(self, entry: Entry) -> Entry | None:
+        """Add or replace an object; returns what it was before."""
+        before = self.entries.get(entry.name)
+        if before is None:
+            self._names = None
+        self.entries[entry.name] = entry
+        return before
+
+    def remove(self, name: str) -> None:
+        """Take an object out, if it is there."""
+        if self.entries.pop(name, None) is not None:
+            self._names = None
+
+    def names(self) -> list[str]:
+        """Names in order."""
+        if self._names is None:
+            self._names = sorted(self.entries)
+        return self._names
+
+    def ordered(self, after: str = "") -> Iterator[Entry]:
+        """Objects in order of name, from behind `after`."""
+        names = self.names()
+        for name in names[bisect_right(names, after) :] if after else names:
+            yield self.entries[name]
+
+
+class ResourceCache:
+    """All objects of one stored kind and everybody who watches them."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        """The row in whose version objects are kept."""
+        self.strategy = strategy_for(kind)
+        self.buckets: dict[str, Bucket] = {}
+        self.watchers: dict[Watcher, None] = {}
+        """In the order in which they came, so that equal runs tell them in the same order."""
+        self.count = 0
+        self.revision = 0
+        """Revision of the last change of this kind."""
+        self._history: deque[Event] = deque(maxlen=HISTORY_LIMIT)
+        self.history_start = 0
+        """Watches may start at this revision or later."""
+        self._decoded: deque[Entry] = deque()
+        """Entries whose decoded objects are kept, in order."""
+        self.sharers = 0
+        """Watchers in this process that read decoded objects."""
+        self._aged = 0
+        """How many of them were there when history was last forgotten."""
+
+    def get(self, namespace: str, name: str) -> Entry | None:
+        """One object, or None."""
+        bucket = self.buckets.get(namespace)
+        return bucket.entries.get(name) if bucket is not None else None
+
+    def ordered(self, namespace: str = "", after: tuple[str, str] = ("", "")) -> Iterator[Entry]:
+        """Objects of one namespace (all, if "") in order of namespace and name, from behind `after`."""
+        if namespace or not self.kind.namespaced:
+            bucket = self.buckets.get(namespace)
+            if bucket is not None:
+                yield from bucket.ordered(after[1])
+            return
+        for one in sorted(self.buckets):
+            bucket = self.buckets.get(one)  # None if its last object went while the caller was at another one
+            if bucket is not None and one >= after[0]:
+                yield from bucket.ordered(after[1] if one == after[0] else "")
+
+    def all(self) -> Iterator[Entry]:
+        """All objects, in no order."""
+        for bucket in self.buckets.values():
+            yield from bucket.entries.values()
+
+    def decode(self, entry: Entry) -> Any:
+        """A fresh object of an entry, with its resourceVersion; the caller owns it."""
+        return decoder(self.kind.type)(b"{" + entry.body)
+
+    def shared(self, entry: Entry) -> Any:
+        """The object of an entry, decoded at most once while events about it are under way. Nobody may change it."""
+        if entry.decoded is None:
+            entry.decoded = self.decode(entry)
+            self._remember(entry)
+        return entry.decoded
+
+    def _remember(self, entry: Entry) -> None:
+        """Keep the decoded objects of the latest entries only."""
+        self._decoded.append(entry)
+        if len(self._decoded) > (DECODED_LIMIT if self.sharers else DECODED_UNSHARED):
+            self._decoded.popleft().decoded = None
+
+    def make_entry(self, key: str, value: bytes, revision: int, create_revision: int, obj: Any = None) -> Entry:
+        """An entry from stored bytes; `obj` saves decoding them: the object, if the writer still has it, or what is `Prepared` (for this write alone)."""
+        if type(obj) is Prepared and obj.entry is not None:
+            return obj.entry
+        if isinstance(self.kind, CustomKind) and not value.startswith(self.kind.type_meta):
+            value, obj = in_version(self.kind, value), None
+        body = with_revision(value[len(self.kind.type_meta) :], revision)
+        namespace, _, name = key[len(self.kind.storage_prefix) :].rpartition("/")
+        if type(obj) is Prepared:
+            entry = obj.entry = Entry(namespace, name, revision, create_revision, body, obj.labels, obj.fields, obj.uid)
+            return entry
+        decoded = decoder(self.kind.type)(b"{" + body) if obj is None else obj
+        shown = self.strategy.shown(decoded)
+        if shown is not decoded:
+            body = with_revision(stored_value(self.kind, shown)[len(self.kind.type_meta) :], revision)
+        entry = Entry(
+            namespace,
+            name,
+            revision,
+            create_revision,
+            body,
+            decoded.metadata.labels,
+            self.strategy.selectable_fields(decoded),
+            decoded.metadata.uid,
+        )
+        if obj is not None:
+            obj.metadata.resource_version = str(revision)
+            entry.decoded = obj
+            if shown is obj:
+                self._remember(entry)
+        elif shown is not decoded:
+            entry.decoded = decoded  # for good, since the body does not say it all
+        return entry
+
+    def become(self, kind: Kind) -> None:
+        """Serve another row of the same kind, whose objects look the same."""
+        self.kind, self.strategy = kind, strategy_for(kind)
+
+    def load(self, key: str, value: bytes, revision: int, create_revision: int) -> None:
+        """Take in an object at start-up, without an event."""
+        if isinstance(self.kind, CustomKind):
+            value = in_version(self.kind, value)
+        self._put(self.make_entry(key, value, revision, create_revision))
+
+    def apply(self, event: StoreEvent) -> None:
+        """Take in a committed change and tell the watchers."""
+        self.revision = event.revision
+        if event.value is not None:
+            entry = self.make_entry(event.key, event.value, event.revision, event.create_revision, event.attachment)
+            change = Event(entry, self._put(entry), event.revision)
+        else:
+            namespace, _, name = event.key[len(self.kind.storage_prefix) :].rpartition("/")
+            last = self.get(namespace, name)
+            if last is None:
+                return
+            bucket = self.buckets[namespace]
+            bucket.remove(name)
+            if not bucket.entries:
+                del self.buckets[namespace]
+            self.count -= 1
+            change = Event(None, self.as_deleted(last, event.revision), event.revision)
+        if len(self._history) == HISTORY_LIMIT:
+            self.history_start = self._history[0].revision
+        history = self._history
+        history.append(change)
+        if len(history) > LINES_KEPT:
+            history[-LINES_KEPT - 1].forget_lines()
+        for watcher in tuple(self.watchers):
+            watcher.offer(change)
+
+    def replace(self, items: Iterable[KeyValue], revision: int) -> None:
+        """Become what the store has at a revision, after events were missed: clients' watches end, since what happened in between cannot be told; the server's own
+        learn what differs."""
+        for watcher in tuple(self.watchers):
+            if watcher.is_client:
+                watcher.expire()
+        prefix = len(self.kind.storage_prefix)
+        kept: set[str] = set()
+        changed: list[StoreEvent] = []
+        for item in items:
+            namespace, _, name = item.key[prefix:].rpartition("/")
+            kept.add(item.key)
+            last = self.get(namespace, name)
+            if last is None or last.revision != item.mod_revision:
+                changed.append(StoreEvent(item.key, item.mod_revision, item.value, item.create_revision, None, 0))
+        changed.sort(key=lambda event: event.revision)
+        for entry in list(self.ordered()):
+            key = self.kind.storage_key(entry.namespace, entry.name)
+            if key not in kept:
+                changed.append(StoreEvent(key, revision, None, entry.create_revision, None, entry.revision))
+        for event in changed:
+            self.apply(event)
+        self.history_start = self.revision = max(self.revision, revision)
+
+    def _put(self, entry: Entry) -> Entry | None:
+        """Take in an object; returns what it was before."""
+        bucket = self.buckets.get(entry.namespace)
+        if bucket is None:
+            bucket = self.buckets[entry.namespace] = Bucket()
+        before = bucket.put(entry)
+        if before is None:
+            self.count += 1
+        return before
+
+    def as_deleted(self, last: Entry, revision: int) -> Entry:
+        """The last state of a deleted object, with the revision of the deletion as resourceVersion."""
+        body = last.body.replace(b'"resourceVersion":"%d"' % last.revision, b'"resourceVersion":"%d"' % revision, 1)
+        deleted = Entry(
+            last.namespace, last.name, revision, last.create_revision, body, last.labels, last.fields, last.uid
+        )
+        if last.decoded is not None:
+            metadata = msgspec.structs.replace(last.decoded.metadata, resource_version=str(revision))
+            deleted.decoded = with_metadata(last.decoded, metadata)
+            self._remember(deleted)
+        return deleted
+
+    def events_after(self, revision: int) -> list[Event]:
+        """Kept events with a higher revision, in order. The caller has checked `history_start`."""
+        found: list[Event] = []
+        for event in reversed(self._history):
+            if event.revision <= revision:
+                break
+            found.append(event)
+        found.reverse()
+        return found
+
+    def forget(self, revision: int) -> None:
+        """Drop events up to a revision, but not the latest: who wants to go on from before has to list anew. To be called now and then: what nobody has needed
+        between two calls is let go of, too.
+
+        What changes seldom stays resumable, as with kube-apiserver, whose watch cache keeps about as many.
+        """
+        history = self._history
+        while len(history) > HISTORY_KEPT and history[0].revision <= revision:
+            self.history_start = history.popleft().revision
+        decoded = self._decoded
+        for _ in range(min(self._aged, len(decoded))):
+            decoded.popleft().decoded = None
+        self._aged = len(decoded)
+        for event in history:
+            event.forget_lines()
+
+    def watch(self, watcher: Watcher) -> None:
+        """Let a watcher take part from now on."""
+        self.watchers[watcher] = None
+        watcher.on_close(self._forget)
+
+    def _forget(self, watcher: Watcher) -> None:
+        self.watchers.pop(watcher, None)
+
+
+def in_version(kind: CustomKind, value: bytes) -> bytes:
+    """The bytes of an object that may have been kept in another version, or under another schema."""
+    return stored_value(kind, kind.renewed(kind.type.read(value)))
+
+
+def stored_value(kind: Kind, obj: Any) -> bytes:
+    """The bytes under which an object is kept: with kind and apiVersion in front, without resourceVersion."""
+    if isinstance(obj, CustomObject):
+        obj.settle()
+    obj.kind = obj.api_version = obj.metadata.resource_version = ""
+    data = kind.type_meta + encode(obj)[1:]
+    if kind.is_custom:
+        return data
+    if kind.kind == "ControllerRevision":  # controllers compare the bytes of its data
+        return escaped(data)
+    return with_null_lists(kind.kind, data) if kind.kind in KINDS_WITH_NULL_LISTS else data

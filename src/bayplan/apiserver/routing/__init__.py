@@ -1,0 +1,1 @@
+"""Where requests go on to: endpoints of services, kubelets, programs in the place of a service."""

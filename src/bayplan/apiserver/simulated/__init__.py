@@ -1,0 +1,1 @@
+"""What answers for simulated nodes and pods, which run no programs and must never be dialled."""

@@ -1,0 +1,1 @@
+"""What writes share: options, names, errors of bodies and patches, and the fast paths for writes that repeat."""
