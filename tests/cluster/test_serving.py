@@ -123,13 +123,13 @@ def test_the_authorities_are_read_again_when_they_change(tmp_path: Path) -> None
         newer = make_authority(NOW)
         async with running(given) as cluster, client_of(cluster, tmp_path, issue(USERS, "dora", NOW)) as session:
             assert (await reviewed(session))[1]["username"] == "dora"
-            assert not cluster.serving.reload()
+            assert not await cluster.serving.reload()
             assert given.client_ca is not None
             given.client_ca.write_text("nothing")
-            assert not cluster.serving.reload()
+            assert not await cluster.serving.reload()
             assert (await reviewed(session))[0] == 201
             given.client_ca.write_bytes(newer.certificate)
-            assert cluster.serving.reload()
+            assert await cluster.serving.reload()
             await cluster._certificates_changed()
             assert (await reviewed(session))[0] == 401  # on the same connection
             async with client_of(cluster, tmp_path, issue(newer, "emil", NOW)) as later:
@@ -195,7 +195,7 @@ def test_a_server_certificate_is_read_again_when_it_changes(tmp_path: Path) -> N
             trust = ssl.create_default_context(cadata=USERS.certificate.decode())
             for pair, is_other in ((first, False), (second, True)):
                 written(tmp_path / "server", pair)
-                assert cluster.serving.reload() is is_other
+                assert await cluster.serving.reload() is is_other
                 await cluster._certificates_changed()
                 _, writer = await asyncio.open_connection("127.0.0.1", cluster.port, ssl=trust)
                 shown = writer.get_extra_info("ssl_object").getpeercert(True)
@@ -237,13 +237,13 @@ def test_the_keys_of_service_account_tokens_are_read_again_when_they_change(tmp_
             for token in (own, theirs):
                 assert (await reviewed(session, {"Authorization": f"Bearer {token}"}))[0] == 201
             files = cluster._token_key_files
-            assert not files.reload()
+            assert not await files.reload()
             further.write_text("nothing")
-            assert not files.reload()
+            assert not await files.reload()
             assert (await reviewed(session, {"Authorization": f"Bearer {theirs}"}))[0] == 201
             signing.write_bytes(second)
             further.write_bytes(public_pem(second))
-            assert files.reload()
+            assert await files.reload()
             cluster.api.context.service_accounts.keys_changed()
             assert (await reviewed(session, {"Authorization": f"Bearer {theirs}"}))[0] == 401
             assert (await reviewed(session, {"Authorization": f"Bearer {own}"}))[0] == (401 if signs else 201)

@@ -244,5 +244,5 @@ def test_after_any_changes_the_index_says_what_a_fresh_one_says_and_names_all_po
         few = max(
             sum(1 for one in pods.values() if one.metadata.labels["app"] == app) for app in ("web", "db", "cache")
         )
-        assert few > 2 or set(gone_bad) <= set(touched), "of crowds nothing is said until they are small"
+        assert few > 2 or set(gone_bad) <= set(touched), "domains with many members are not looked at again"
         verdicts = now

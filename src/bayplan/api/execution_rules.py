@@ -12,7 +12,6 @@ Source of the behaviour: KEP-4328, and the comments on these fields in Kubernete
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping
 from typing import Final
@@ -20,6 +19,7 @@ from typing import Final
 import msgspec
 
 from bayplan.api.types import core_v1
+from bayplan.support.memo import memoized
 
 ANNOTATION: Final = "bayplan.dev/affinity-during-execution"
 GRACE: Final = "bayplan.dev/affinity-eviction-grace"
@@ -141,7 +141,7 @@ def kept_rules(new: core_v1.Affinity | None, old: core_v1.Affinity | None) -> co
 # Annotations
 
 
-@functools.lru_cache(maxsize=1024)
+@memoized(1024)
 def rules_in(text: str) -> core_v1.Affinity:
     """The rules that an annotation states. Raises RuleError."""
     try:
@@ -226,7 +226,7 @@ def _both(own: object, stated: object) -> object:
     return msgspec.structs.replace(own, **changes)  # type: ignore[type-var]
 
 
-@functools.lru_cache(maxsize=1024)
+@memoized(1024)
 def graces_in(text: str) -> Mapping[str, float]:
     """Seconds by kind of rule that an annotation states: `60`, or `podAffinity=60,nodeAffinity=0`. Raises RuleError."""
     found: dict[str, float] = {}

@@ -45,11 +45,11 @@ class PipedServer:
 
     def _lines(self, lines: Sequence[bytes], watches: Sequence[tuple[int, Sequence[int]]]) -> None:
         """Events: the lines, and for each watch those that it gets."""
-        news = _EventBatch(lines)
+        batch = _EventBatch(lines)
         for number, told in watches:
             watch = self._watches.get(number)
             if watch is not None:
-                watch.feed(news, told)
+                watch.feed(batch, told)
 
     def _ended(self, number: int) -> None:
         watch = self._watches.pop(number, None)
@@ -148,9 +148,9 @@ class _PipedWatch:
         self._woken = asyncio.Event()
         self.number = server.add(self)
 
-    def feed(self, news: _EventBatch, told: Sequence[int]) -> None:
+    def feed(self, batch: _EventBatch, told: Sequence[int]) -> None:
         """Events have come."""
-        self._came += [(news, number) for number in told]
+        self._came += [(batch, number) for number in told]
         self._woken.set()
 
     def end(self) -> None:
@@ -169,7 +169,7 @@ class _PipedWatch:
             await self._woken.wait()
         came = [self._came.popleft() for _ in range(min(_AT_ONCE, len(self._came)))]
         try:
-            return [news.event(number, self._decode) for news, number in came]
+            return [batch.event(number, self._decode) for batch, number in came]
         except ApiError:
             self.close()
             raise

@@ -14,7 +14,7 @@ from bayplan.apiserver.authentication.configuration import (
     read_authentication_configuration,
 )
 from bayplan.apiserver.authentication.oidc.issuer import JwtIssuer, JwtIssuers
-from bayplan.apiserver.authentication.oidc.metrics import IssuerMetrics, hashed
+from bayplan.apiserver.authentication.oidc.metrics import IssuerMetrics
 from bayplan.apiserver.authentication.oidc.tokens import ALGORITHMS
 from bayplan.apiserver.authentication.oidc.validation import validated
 from bayplan.apiserver.authentication.settings import AuthenticationSettings
@@ -27,7 +27,7 @@ from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.webhooks.posting import ReviewWebhook
 from bayplan.cluster.errors import ClusterError
-from bayplan.cluster.followed_files import FollowedFile, ReloadMetrics
+from bayplan.cluster.followed_files import FollowedFiles, ReloadMetrics
 from bayplan.cluster.review_posting import KubeconfigReviewPoster
 from bayplan.support.tasks import Supervisor
 
@@ -38,7 +38,7 @@ _SUCCESS_SECONDS, _FAILURE_SECONDS = 10.0, 0.0
 _HEALTHY_WITHIN: Final = 60.0
 """Seconds for the issuers of a changed file to be reached; else the former file stays."""
 _RETIRED_AFTER: Final = 60.0
-"""Seconds for which former issuers finish what they have begun."""
+"""Seconds in which calls to former issuers end."""
 _METRICS: Final = "apiserver_authentication_config_controller"
 
 
@@ -52,7 +52,7 @@ class Authentication:
         self._clock = context.clock
         self._tasks = Supervisor("authentication", clock=self._clock)
         self._issuer_metrics = IssuerMetrics(context.metrics, server_id, self._clock.now)
-        self._file: FollowedFile | None = None
+        self._file: FollowedFiles[bytes] | None = None
         try:
             configuration = self._first_configuration(server_id)
             self._issuers = self._issuers_of(configuration)
@@ -93,10 +93,12 @@ class Authentication:
         if not settings.config_file:
             return self._checked(AuthenticationConfiguration(jwt=(settings.issuer,) if settings.issuer else ()))
         path = Path(settings.config_file)
-        metrics = ReloadMetrics(self._context.metrics, _METRICS, hashed(server_id), self._clock.now)
-        self._file = FollowedFile(path, self._changed, self._clock, metrics)
+        metrics = ReloadMetrics(self._context.metrics, _METRICS, server_id, self._clock.now)
+        self._file = FollowedFiles(str(path), path.read_bytes, self._changed, self._clock, record=metrics.record)
         try:
-            configuration = read_authentication_configuration(self._file.read())
+            data = self._file.begin()
+            metrics.in_force(data)
+            configuration = read_authentication_configuration(data)
         except (OSError, ConfigurationError) as error:
             raise ValueError(f'failed to load authentication configuration from file "{path}": {error}') from error
         if configuration.anonymous is not None and settings.anonymous_is_given:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from bayplan.apiserver.authentication.oidc.metrics import hashed
 from bayplan.apiserver.authorization.abac import AbacAuthorizer, PolicyError, parse_policies
 from bayplan.apiserver.authorization.chain import Named, built_in_authorizer
 from bayplan.apiserver.authorization.configuration import (
@@ -25,7 +24,7 @@ from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.webhooks.posting import ReviewWebhook
 from bayplan.cluster.errors import ClusterError
-from bayplan.cluster.followed_files import FollowedFile, ReloadMetrics
+from bayplan.cluster.followed_files import FollowedFiles, ReloadMetrics
 from bayplan.cluster.review_posting import KubeconfigReviewPoster
 from bayplan.support.tasks import Supervisor
 
@@ -36,7 +35,7 @@ _DEFAULT_NAME: Final = "default"
 _SECONDS: Final = 30.0
 """That the webhook of flags may take."""
 _RETIRED_AFTER: Final = 60.0
-"""Seconds for which former webhooks finish what they have begun."""
+"""Seconds in which calls to former webhooks end."""
 _METRICS: Final = "apiserver_authorization_config_controller"
 
 
@@ -52,7 +51,7 @@ class Authorization:
         self._lasting: dict[str, Authorizer] = {}
         """Authorizers that stay when the file changes, by type."""
         self._webhooks: list[WebhookAuthorizer] = []
-        self._file: FollowedFile | None = None
+        self._file: FollowedFiles[bytes] | None = None
         try:
             self._begin(server_id)
         except (OSError, ValueError) as error:
@@ -64,9 +63,12 @@ class Authorization:
         if not settings.config_file:
             self._use([(mode, mode.lower(), None) for mode in self._modes])
             return
-        metrics = ReloadMetrics(context.metrics, _METRICS, hashed(server_id), context.clock.now)
-        self._file = FollowedFile(Path(settings.config_file), self._changed, context.clock, metrics)
-        configuration = read_authorization_configuration(self._file.read())
+        metrics = ReloadMetrics(context.metrics, _METRICS, server_id, context.clock.now)
+        path = Path(settings.config_file)
+        self._file = FollowedFiles(str(path), path.read_bytes, self._changed, context.clock, record=metrics.record)
+        data = self._file.begin()
+        metrics.in_force(data)
+        configuration = read_authorization_configuration(data)
         self._wanted = {one.type for one in configuration.authorizers if one.type != WEBHOOK}
         self._use_configuration(configuration)
 

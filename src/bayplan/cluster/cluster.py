@@ -121,7 +121,8 @@ class Cluster:
             return None
         from bayplan.cluster.encryption import Encryption  # few clusters have it
 
-        return Encryption(Path(settings.encryption_provider_config), self.clock, self.metrics)
+        server_id = lease_name(socket.gethostname())
+        return Encryption(Path(settings.encryption_provider_config), self.clock, self.metrics, server_id)
 
     def _authentication_of(self, settings: ApiServerSettings) -> Authentication | None:
         """Who knows users besides the cluster; None if nobody does. Raises ClusterError."""
@@ -259,11 +260,13 @@ class Cluster:
         self.api.keep_running("certificates", lambda: self.serving.follow(self._certificates_changed))
         self.api.keep_running("published authentication", self._keep_published)
         if self._token_key_files.are_given:
-            changed = self.api.context.service_accounts.keys_changed
-            self.api.keep_running("keys of tokens", lambda: self._token_key_files.follow(changed))
+            self.api.keep_running("keys of tokens", lambda: self._token_key_files.follow(self._token_keys_changed))
         if self.encryption is not None and settings.api.encryption_reload:
             self.api.keep_running("encryption configuration", self.encryption.follow)
         self.api.keep_running("identity", lambda: keep_identity(self.api.context, socket.gethostname()))
+
+    async def _token_keys_changed(self) -> None:
+        self.api.context.service_accounts.keys_changed()
 
     async def _keep_published(self) -> None:
         """Publish again by what clients are known, whoever changes or deletes it."""

@@ -1,30 +1,31 @@
-"""A configuration file that is read again when it changes. What cannot be used is reported and changes nothing."""
+"""Files that are read again when they change: configurations, certificates, keys."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
+import ssl
 from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Final
+from typing import Final, Generic, TypeVar
 
-from bayplan.apiserver.configuration.files import ConfigurationError
+from bayplan.apiserver.authentication.oidc.metrics import hashed
+from bayplan.cluster.errors import ClusterError
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
 
 logger = logging.getLogger(__name__)
 
-_LOOKED_AT_EVERY: Final = 10.0
-"""Seconds between two looks at a file."""
+Contents = TypeVar("Contents")
+LOOKED_AT_EVERY: Final = 10.0
+"""Seconds between two looks at files, by default."""
 
 
 class ReloadMetrics:
     """How often a file was read again, under kube-apiserver's names."""
 
-    def __init__(self, registry: Registry, prefix: str, server_id_hash: str, now: Callable[[], float]) -> None:
-        """prefix: of the names. server_id_hash: stands for the API server in labels."""
+    def __init__(self, registry: Registry, prefix: str, server_id: str, now: Callable[[], float]) -> None:
+        """prefix: of the names. server_id: names the API server; its hash is a label."""
         labels = ("status", "apiserver_id_hash")
-        self._server = server_id_hash
+        self._server = hashed(server_id)
         self._now = now
         self._total = registry.counter(
             f"{prefix}_automatic_reloads_total", "Times that the configuration was read again.", labels
@@ -39,64 +40,78 @@ class ReloadMetrics:
         )
         self._hash = ""
 
-    def record(self, *, is_fine: bool) -> None:
-        """Count a reload."""
-        status = "success" if is_fine else "failure"
+    def record(self, contents: bytes | None) -> None:
+        """Count a reload, which brought these contents into force; None if it failed."""
+        status = "success" if contents is not None else "failure"
         self._total.labels(status, self._server).inc()
         self._last.labels(status, self._server).set(self._now())
+        if contents is not None:
+            self.in_force(contents)
 
     def in_force(self, data: bytes) -> None:
         """Tell which file is in force."""
         if self._hash:
             self._info.remove(self._server, self._hash)
-        self._hash = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        self._hash = hashed(data)
         self._info.labels(self._server, self._hash).set(1.0)
 
 
-class FollowedFile:
-    """One file."""
+class FollowedFiles(Generic[Contents]):
+    """Files whose contents are brought into force together. What cannot be used is reported once and changes nothing."""
 
     def __init__(
-        self, path: Path, changed: Callable[[bytes], Awaitable[None]], clock: Clock, metrics: ReloadMetrics
+        self,
+        what: str,
+        read: Callable[[], Contents],
+        use: Callable[[Contents], Awaitable[None]],
+        clock: Clock,
+        *,
+        every: float = LOOKED_AT_EVERY,
+        record: Callable[[Contents | None], None] = lambda contents: None,
     ) -> None:
-        """changed: brings another content into force; raises ConfigurationError for one that never will be, TimeoutError or OSError for one that may be later."""
-        self._path = path
-        self._changed = changed
+        """what: the files, for the log. read: their contents, which can be compared; raises OSError. use: brings others into force; raises OSError for contents
+        that may be usable later, and another error for those that never will be. record: called with what came into force, or None for what could not."""
+        self._what = what
+        self._read = read
+        self._use = use
         self._clock = clock
-        self._metrics = metrics
-        self._seen = b""
+        self._every = every
+        self._record = record
+        self._seen: Contents | None = None
 
-    def read(self) -> bytes:
-        """The content to begin with. Raises OSError."""
-        self._seen = self._path.read_bytes()
-        self._metrics.in_force(self._seen)
+    def begin(self) -> Contents:
+        """The contents to begin with. Raises OSError."""
+        self._seen = self._read()
         return self._seen
 
-    async def follow(self) -> None:
-        """Look at the file now and then."""
+    async def follow(self, changed: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Look at the files now and then. changed: called when others have come into force."""
         while True:
-            await self._clock.sleep(_LOOKED_AT_EVERY)
-            await self.look()
+            await self._clock.sleep(self._every)
+            if await self.look() and changed is not None:
+                await changed()
 
     async def look(self) -> bool:
-        """Read the file again; whether that brought another content into force."""
+        """Read the files again; whether that brought others into force."""
         try:
-            data = self._path.read_bytes()
-            if data == self._seen:
+            found = self._read()
+            if found == self._seen:
                 return False
-            await self._changed(data)
-        except ConfigurationError as error:
-            self._seen = data
-            return self._failed(error)
-        except (OSError, ValueError) as error:  # TimeoutError is an OSError
-            return self._failed(error)
-        self._seen = data
-        self._metrics.in_force(data)
-        self._metrics.record(is_fine=True)
-        logger.info("%s is in force as it is now", self._path)
+            await self._use(found)
+        except ssl.SSLError as error:  # an OSError that is about the contents
+            return self._failed(error, found)
+        except OSError as error:
+            return self._failed(error, self._seen)
+        except (ValueError, ClusterError) as error:
+            return self._failed(error, found)
+        self._seen = found
+        logger.info("%s: what is there now is in force", self._what)
+        self._record(found)
         return True
 
-    def _failed(self, error: Exception) -> bool:
-        logger.error("%s cannot be used, what was in force stays: %s", self._path, error)
-        self._metrics.record(is_fine=False)
+    def _failed(self, error: Exception, seen: Contents | None) -> bool:
+        """seen: what is not tried again until it changes."""
+        self._seen = seen
+        logger.error("%s cannot be used, what was in force stays: %s", self._what, error)
+        self._record(None)
         return False

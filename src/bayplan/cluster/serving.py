@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from bayplan.apiserver.authentication.client_certificates import (
     Authority,
@@ -21,13 +19,9 @@ from bayplan.apiserver.certificates import KeyPair
 from bayplan.apiserver.tls import NamedPair, tls_context
 from bayplan.cluster.credentials import FRONT_PROXY, ClusterCredentials
 from bayplan.cluster.errors import ClusterError
+from bayplan.cluster.followed_files import FollowedFiles
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.support.clock import Clock
-
-logger = logging.getLogger(__name__)
-
-_LOOKED_AT_EVERY: Final = 10.0
-"""Seconds between two looks at the files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +40,13 @@ class Serving:
         """Raises ClusterError for files that cannot be used."""
         self._settings = settings
         self._credentials = credentials
-        self._clock = clock
+        self._followed = FollowedFiles("the certificates", self._hash_of_files, self._use, clock)
         try:
-            self._hash, self._material = self._hash_of_files(), self._read()
+            self._followed.begin()
+            self._material = self._read()
         except (OSError, ssl.SSLError, ValueError) as error:
             raise ClusterError(f"the certificates cannot be used: {error}") from error
-        self._check_overlap()
+        self._check_overlap(self._material)
         self.certificates = ClientCertificates(self._material.users, self._material.front_proxies)
 
     @property
@@ -97,9 +92,9 @@ class Serving:
         tls = tls_context(pair, users.pem + b"\n" + proxies.authority.pem, named)
         return _Material(tls, users, proxies)
 
-    def _check_overlap(self) -> None:
+    def _check_overlap(self, material: _Material) -> None:
         """Raises ClusterError if every client certificate would belong to a front proxy."""
-        material, settings = self._material, self._settings
+        settings = self._settings
         known = set(material.users.certificates)
         overlaps = any(one in known for one in material.front_proxies.authority.certificates)
         if overlaps and settings.client_ca is not None and not settings.requestheader_names:
@@ -109,31 +104,19 @@ class Serving:
             )
 
     async def follow(self, changed: Callable[[], Awaitable[None]]) -> None:
-        """Read the files again whenever they have changed. Files that cannot be used are reported and change nothing."""
-        while True:
-            await self._clock.sleep(_LOOKED_AT_EVERY)
-            if self.reload():
-                await changed()
+        """Read the files again whenever they have changed. changed: called after that."""
+        await self._followed.follow(changed)
 
-    def reload(self) -> bool:
+    async def reload(self) -> bool:
         """Read the files again; whether that brought others into force."""
-        try:
-            found = self._hash_of_files()
-            if found == self._hash:
-                return False
-            before, self._material = self._material, self._read()
-            try:
-                self._check_overlap()
-            except ClusterError:
-                self._material = before
-                raise
-        except (OSError, ssl.SSLError, ValueError, ClusterError) as error:
-            logger.error("the certificates cannot be used, the former ones stay: %s", error)
-            return False
-        self._hash = found
-        self.certificates.replace(self._material.users, self._material.front_proxies)
-        logger.info("other certificates are in force")
-        return True
+        return await self._followed.look()
+
+    async def _use(self, _: bytes) -> None:
+        """Bring into force what the files say. Raises OSError, ssl.SSLError, ValueError, ClusterError."""
+        material = self._read()
+        self._check_overlap(material)
+        self._material = material
+        self.certificates.replace(material.users, material.front_proxies)
 
 
 def _authority(file: Path | None, own: KeyPair) -> Authority:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
 
 from bayplan.apiserver.service_account_tokens.keys import KeyFileError, TokenKeys
 from bayplan.cluster.credentials import ClusterCredentials
 from bayplan.cluster.errors import ClusterError
+from bayplan.cluster.followed_files import FollowedFiles
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.support.clock import Clock
 
-logger = logging.getLogger(__name__)
-
-_LOOKED_AT_EVERY: Final = 10.0
-"""Seconds between two looks at the files."""
+_KeyContents = tuple[bytes | None, tuple[bytes, ...]]
+"""The key that signs, and further ones."""
 
 
 class TokenKeyFiles:
@@ -25,25 +22,24 @@ class TokenKeyFiles:
         """Raises ClusterError for files that cannot be used."""
         self._settings = settings
         self._credentials = credentials
-        self._clock = clock
+        self._followed = FollowedFiles("the keys of service account tokens", self._contents, self._use, clock)
         self._own: bytes | None = None
         self.are_given = bool(settings.token_keys or settings.token_signing_key)
         """Whether there are files to follow."""
         try:
-            self._seen = self._contents()
-            self.keys = self._made(self._seen)
+            self.keys = self._made(self._followed.begin())
             if self.are_given:
                 self.keys.public()
         except (OSError, KeyFileError) as error:
             raise ClusterError(f"the keys of service account tokens cannot be used: {error}") from error
 
-    def _contents(self) -> tuple[bytes | None, tuple[bytes, ...]]:
+    def _contents(self) -> _KeyContents:
         """The key that signs, and further ones. Raises OSError."""
         settings = self._settings
         signing = settings.token_signing_key.read_bytes() if settings.token_signing_key is not None else None
         return signing, tuple(path.read_bytes() for path in settings.token_keys)
 
-    def _made(self, contents: tuple[bytes | None, tuple[bytes, ...]]) -> TokenKeys:
+    def _made(self, contents: _KeyContents) -> TokenKeys:
         signing, further = contents
         return TokenKeys((lambda: signing) if signing is not None else self._own_key, further)
 
@@ -53,23 +49,14 @@ class TokenKeyFiles:
             self._own = self._credentials.token_signing_key()
         return self._own
 
-    async def follow(self, changed: Callable[[], object]) -> None:
+    async def follow(self, changed: Callable[[], Awaitable[None]]) -> None:
         """Read the files again whenever they have changed. changed: called after that."""
-        while True:
-            await self._clock.sleep(_LOOKED_AT_EVERY)
-            if self.reload():
-                changed()
+        await self._followed.follow(changed)
 
-    def reload(self) -> bool:
-        """Read the files again; whether that brought others into force. What cannot be used is reported and changes nothing."""
-        try:
-            found = self._contents()
-            if found == self._seen:
-                return False
-            self.keys.replace(self._made(found))
-        except (OSError, KeyFileError) as error:
-            logger.error("the keys of service account tokens cannot be used, the former ones stay: %s", error)
-            return False
-        self._seen = found
-        logger.info("other keys of service account tokens are in force")
-        return True
+    async def reload(self) -> bool:
+        """Read the files again; whether that brought others into force."""
+        return await self._followed.look()
+
+    async def _use(self, contents: _KeyContents) -> None:
+        """Raises KeyFileError."""
+        self.keys.replace(self._made(contents))

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from bayplan.apiserver.encryption.configuration import ConfigurationError, read_configuration
+from bayplan.apiserver.configuration.files import ConfigurationError
+from bayplan.apiserver.encryption.configuration import read_configuration
 from bayplan.apiserver.encryption.resources import Resources, etcd_key
 
 SECRET = base64.b64encode(bytes(32)).decode()

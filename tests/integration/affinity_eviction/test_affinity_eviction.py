@@ -356,6 +356,7 @@ def test_an_eviction_that_goes_wrong_is_asked_for_again(error: Exception) -> Non
             await label(cluster, "node-2", disk="ssd")
             await label(cluster, "node-1", disk=None)
             await cluster.eventually(lambda: are_ready(cluster, 3, "node-2"))
+        assert spoiler.seen == 4, "one eviction went wrong and was asked for again"
 
     run(main())
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bayplan.apiserver.authentication.authenticator import with_authenticated
 from bayplan.apiserver.requests import User
+from bayplan.support.memo import Memo
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 CREDENTIAL_ID: Final = "authentication.kubernetes.io/credential-id"
 _UID: Final = "1.3.6.1.4.1.57683.2"
 """The subject attribute that Kubernetes has registered for uids."""
-_MOST_CERTIFICATES: Final = 10_000
-"""Certificates that are remembered."""
+_KNOWN_BYTES: Final = 32 << 20
+_USER_BYTES: Final = 1500
+"""Of what is remembered of a certificate, besides itself."""
 _UNKNOWN: Final = "x509: certificate signed by unknown authority"
 
 
@@ -157,7 +159,7 @@ class ClientCertificates:
         """users: who vouches for users; None: whoever TLS trusts, if front proxies have no authority of their own."""
         self._users = users
         self._front_proxies = front_proxies
-        self._known: dict[bytes, Certified] = {}
+        self._known: Memo[bytes, Certified] = Memo("client_certificates", most_bytes=_KNOWN_BYTES)
 
     def replace(self, users: Authority | None, front_proxies: FrontProxies | None) -> None:
         """Believe others from now on."""
@@ -172,9 +174,8 @@ class ClientCertificates:
             return NO_CERTIFICATE
         found = self._known.get(leaf)
         if found is None:
-            if len(self._known) >= _MOST_CERTIFICATES:
-                self._known.clear()
-            found = self._known[leaf] = self.judge(_presented(tls) or (leaf,), now)
+            found = self.judge(_presented(tls) or (leaf,), now)
+            self._known.put(leaf, found, _USER_BYTES + len(leaf))
         if now > found.not_after:
             return replace(found, user=None, is_front_proxy=False, problem="x509: certificate has expired")
         return found

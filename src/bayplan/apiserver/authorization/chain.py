@@ -34,6 +34,10 @@ _SELECTING: Final = ("list", "watch")
 _Key = tuple[str, tuple[str, ...], str, Kind, str, str, bool]
 
 
+class NoRules(Exception):
+    """An authorizer cannot say in rules what a user may do."""
+
+
 class RulesFound(NamedTuple):
     """What somebody may do, in rules."""
 
@@ -113,9 +117,7 @@ class AuthorizerChain:
                 rules += FULL_AUTHORITY
             elif one.type == "Webhook" or (one.type == "Node" and node_identity(user)[0]):
                 incomplete = True
-                problems.append(
-                    NotImplementedError(f"{one.type.lower()} authorizer does not support user rule resolution")
-                )
+                problems.append(NoRules(f"{one.type.lower()} authorizer does not support user rule resolution"))
             elif one.type == "RBAC":
                 rules += self.rbac.rules_for(user, namespace)
                 problems += self.rbac.problems(user, namespace)

@@ -18,6 +18,7 @@ from bayplan.apiserver.authorization.rules import CompiledRule, PolicyRule
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.reads.cache import ResourceCache
 from bayplan.apiserver.requests import User
+from bayplan.support.memo import Memo
 
 GROUP = "rbac.authorization.k8s.io"
 API_VERSION = f"{GROUP}/v1"
@@ -109,7 +110,9 @@ class Rbac:
         self._indexes: dict[str, _Index] = {}
         self._grants: dict[tuple[str, tuple[str, ...], str], list[tuple[Grant, tuple[CompiledRule, ...]]]] = {}
         self._problems: dict[tuple[str, tuple[str, ...], str], list[RoleMissing]] = {}
-        self._compiled: dict[tuple[str, str], tuple[int, tuple[CompiledRule, ...]]] = {}
+        self._compiled: Memo[tuple[str, str], tuple[int, tuple[CompiledRule, ...]]] = Memo(
+            "compiled_roles", most_bytes=_COMPILED_BYTES
+        )
 
     def stamp(self) -> int:
         """A number that grows with every change of a role or binding."""
@@ -199,15 +202,15 @@ class Rbac:
             raise RoleMissing(role.kind, role.name)
         kept = self._compiled.get((namespace, role.name))
         if kept is None or kept[0] != entry.revision:
-            if len(self._compiled) >= _LIMIT:
-                self._compiled.clear()
             kept = entry.revision, tuple(CompiledRule(rule) for rule in cache.shared(entry).rules)
-            self._compiled[namespace, role.name] = kept
+            self._compiled.put((namespace, role.name), kept, _BYTES_PER_RULE * len(kept[1]))
         return kept[1]
 
 
 _LIMIT = 10_000
-"""Users times namespaces (and roles) that are kept prepared; more make it start over."""
+"""Users times namespaces that are kept prepared; more make it start over."""
+_COMPILED_BYTES = 32 << 20
+_BYTES_PER_RULE = 1000
 
 
 def aggregate(errors: Sequence[object]) -> str:

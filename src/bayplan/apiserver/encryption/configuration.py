@@ -14,6 +14,7 @@ import msgspec
 import yaml
 
 from bayplan.api.errors import FieldError, invalid, required
+from bayplan.apiserver.configuration.files import ConfigurationError
 from bayplan.apiserver.encryption.providers import (
     IDENTITY,
     AesCbc,
@@ -35,10 +36,6 @@ _KINDS: Final[dict[str, tuple[Callable[[bytes, RandomBytes], Secret], tuple[int,
     "secretbox": (SecretBox, _SECRETBOX_BYTES),
 }
 """Provider -> what makes a secret of a key, and how many bytes a key may have."""
-
-
-class ConfigurationError(ValueError):
-    """The file cannot be used; the message names the field."""
 
 
 class _Struct(msgspec.Struct, forbid_unknown_fields=True, rename="camel"):

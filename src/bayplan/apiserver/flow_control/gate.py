@@ -4,7 +4,7 @@
           -> waiting: `wait` for its turn; its client may go away meanwhile, or its time be over
           -> rejected: `refusal`
 
-Requests that last are not counted, as in Kubernetes, but for watches until they have begun.
+Requests that last are not counted, as in Kubernetes, but for watches until they are open.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class Gate:
                 return
 
     def leave(self, admission: Admission) -> None:
-        """A request that executes is answered, or a watch has begun. To be called once."""
+        """A request that executes is answered, or a watch is open. To be called once."""
         classification = admission.flow
         level, verb = classification.level, admission.details.info.verb
         queue_set = level.queue_set

@@ -17,6 +17,7 @@ from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.service_account_tokens.issuing import ObjectName, TokenIssuer
 from bayplan.apiserver.service_account_tokens.keys import TokenError, unverified_issuer
+from bayplan.support.memo import Memo
 from bayplan.support.timestamps import parse_rfc3339
 
 LEGACY_ISSUER = "kubernetes/serviceaccount"
@@ -24,7 +25,8 @@ LEEWAY = 60.0
 """Seconds by which clocks may differ."""
 _LEGACY = "kubernetes.io/serviceaccount/"
 _EXTRA = "authentication.kubernetes.io/"
-_KEPT = 10_000
+_VERIFIED_BYTES = 32 << 20
+_CLAIMS_BYTES = 1000
 _KEPT_LETTERS = 8192
 """Longer tokens, which only keys of others sign, are verified every time."""
 _INVALIDATED = "service account token has been invalidated"
@@ -69,7 +71,7 @@ class ServiceAccountTokens:
         self._objects = objects
         self._kinds = kinds
         self._now = now
-        self._verified: dict[str, Claims] = {}
+        self._verified: Memo[str, Claims] = Memo("verified_tokens", most_bytes=_VERIFIED_BYTES)
 
     def user(self, token: str, audiences: Sequence[str] | None = None) -> tuple[User, tuple[str, ...]] | None:
         """The user of a token and for which of the audiences (those of the API server, unless given) it is; None if it is no token of a service account.
@@ -106,9 +108,7 @@ class ServiceAccountTokens:
         except (TokenError, msgspec.ValidationError) as error:
             raise TokenRefused(str(error)) from error
         if len(token) <= _KEPT_LETTERS:
-            if len(self._verified) >= _KEPT:
-                self._verified.clear()
-            self._verified[token] = claims
+            self._verified.put(token, claims, len(token) + _CLAIMS_BYTES)
         return claims
 
     def _bound_user(self, claims: Claims) -> User:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -13,6 +12,7 @@ from bayplan.api.execution_rules import PREFERRED, REQUIRED, PodRules, has_rules
 from bayplan.api.node_selectors import NodeTerm
 from bayplan.api.selectors import NOTHING, LabelSelector, SelectorError, compile_selector
 from bayplan.api.types import core_v1, meta_v1
+from bayplan.support.memo import memoized
 
 NODE: Final = "nodeAffinity"
 AFFINITY: Final = "podAffinity"
@@ -62,7 +62,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(core_v1.Affinity).decode
 
 
-@functools.lru_cache(maxsize=4096)
+@memoized(4096)
 def _compiled_rules(encoded: bytes, namespace: str) -> tuple[Rule, ...]:
     """The rules of an affinity, compiled once for all pods that have the same one."""
     affinity = _decode(encoded)
