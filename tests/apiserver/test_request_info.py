@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bayplan.api.kinds import Kind
-from bayplan.apiserver import server
+from bayplan.apiserver import dispatch
 from bayplan.apiserver.authorization.attributes import Attributes
 from bayplan.apiserver.authorization.chain import Named
 from bayplan.apiserver.authorization.interface import Decision, Verdict
@@ -71,7 +71,7 @@ class Observed:
         self.executed: list[Action] = []
         api.context.authorizer.use((Named("Observed", "observed", self),))
         for verb in ("list", "create", "update", "patch", "delete", "deletecollection"):
-            patch.setitem(server._VERBS, verb, self._recorder(verb))
+            patch.setitem(dispatch._VERBS, verb, self._recorder(verb))
         patch.setattr(read, "watch", self._note("watch"))
         patch.setattr(read, "get", self._note("get"))
         patch.setattr(read, "get_converted", self._recorder("get"))
@@ -130,7 +130,7 @@ def test_what_is_authorized_is_what_is_executed(monkeypatch: pytest.MonkeyPatch)
         async with opened(settings=ApiServerSettings(authorization_modes=("RBAC",))) as api:
             await define(api)
             observed = Observed(api, monkeypatch)
-            user, executions = User("u"), 0
+            user, executions, at_once = User("u"), 0, 0
             for path in routes(api):
                 for method in METHODS:
                     for query in QUERIES:
@@ -138,7 +138,14 @@ def test_what_is_authorized_is_what_is_executed(monkeypatch: pytest.MonkeyPatch)
                         observed.executed.clear()
                         response = await api.handle(Request(method, path, query, user))
                         executions += check(observed, response, f"{method} {path} {query}", query)
+                        observed.authorized.clear()
+                        observed.executed.clear()
+                        fast = api.handle_at_once(Request(method, path, query, user))
+                        if fast is not None:
+                            assert (fast.code, fast.body) == (response.code, response.body)
+                            at_once += check(observed, fast, f"{method} {path} {query} at once", query)
             assert executions > 1000
+            assert at_once > 100
 
     asyncio.run(run())
 

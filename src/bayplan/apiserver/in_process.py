@@ -12,9 +12,10 @@ from bayplan.api.kinds import Kind
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.aggregation.probing import Question
 from bayplan.apiserver.reads.watching import BOOKMARK, ERROR, Entry, Event, Watcher
+from bayplan.apiserver.refusals import error_response
 from bayplan.apiserver.requests import Request, Response, User
 from bayplan.apiserver.routing.relays import Purpose, Relay, not_over_http
-from bayplan.apiserver.server import ApiServer, PendingResponse, error_response
+from bayplan.apiserver.server import ApiServer, PendingResponse
 from bayplan.support.clock import Timer
 
 SentRequest = tuple[str, str, bytes, str]

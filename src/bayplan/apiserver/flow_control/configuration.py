@@ -35,11 +35,13 @@ _REMEMBERED: Final = 4096
 class Classification(Flow):
     """Where requests of one sort belong."""
 
-    __slots__ = ("distinguisher", "identity", "level", "schema_name", "series")
+    __slots__ = ("distinguisher", "identity", "is_exempt", "level", "schema_name", "series")
 
     def __init__(self, schema: fc.FlowSchema, level: Level, distinguisher: str) -> None:
         self.schema_name = schema.metadata.name
         self.level = level
+        self.is_exempt = level.is_exempt
+        """Whether its requests always execute."""
         self.distinguisher = distinguisher
         """Which flow of the schema; "" if the level has not several queues."""
         self.identity = FlowIdentity(schema.metadata.uid, level.config.metadata.uid)

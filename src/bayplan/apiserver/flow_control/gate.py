@@ -51,6 +51,7 @@ class Gate:
     ) -> None:
         """server_limit: seats of all levels together; request_timeout: seconds that requests may take that do not say it; statistics: see `Estimator`."""
         self._clock = clock
+        self._monotonic = clock.monotonic
         self._timeout = request_timeout
         self.configuration = Configuration(server_limit, clock.monotonic())
         self.watch_counts = WatchCounts()
@@ -109,19 +110,35 @@ class Gate:
         verb = info.verb
         if (info.subresource or verb == "proxy") and info.is_long_running and verb != "watch":
             return None
+        return self._enter(request, info, self.configuration.classify(info, request.user))
+
+    def enter_at_once(self, request: Request) -> Admission | None:
+        """Let a request in that cannot wait. None if it would have to, or be rejected."""
+        info = request.info
         classification = self.configuration.classify(info, request.user)
+        level = classification.level
+        if not classification.is_exempt:
+            seats = (
+                1
+                if info.verb == "get"
+                else self._estimator.write(self._estimator.watches(info), level.most_seats).seats
+            )
+            if not level.queue_set.may_start(self._monotonic(), seats):
+                return None
+        return self._enter(request, info, classification)
+
+    def _enter(self, request: Request, info: RequestInfo, classification: Classification) -> Admission:
+        verb = info.verb
         series = classification.series
         if series is None:
             series = classification.series = self._metrics.series(classification)
         level = classification.level
         work = ONE_SEAT if verb == "get" else self._estimate(request, level, series)
-        seats = work.seats
-        if seats == 1:  # as nearly always
-            series.seats.counts[0] += 1
-            series.seats.sum += 1.0
+        if work is ONE_SEAT:  # as nearly always
+            series.one_seat += 1
         else:
-            series.seats.observe(seats)
-        admission = level.queue_set.start(self._clock.monotonic(), work, classification, request)
+            series.seats.observe(work.seats)
+        admission = level.queue_set.start(self._monotonic(), work, classification, request)
         if admission.queue is not None or admission.reason:
             self._enqueued(admission, level, series)
         if admission.state is _EXECUTING:
@@ -140,19 +157,9 @@ class Gate:
             self._settle(level, level.queue_set.dispatch(admission.arrival), but=admission)
             return
         if series.waited is not None:
-            series.waited.counts[0] += 1  # it did not wait
+            series.at_once += 1
         if level.queue_set.is_turn_over and level not in self._turns:
             self._end_turn_soon(level)
-
-    def enter_at_once(self, request: Request) -> Admission | None:
-        """Let a request in that cannot wait. None if it would have to, or be rejected."""
-        info = request.info
-        level = self.configuration.classify(info, request.user).level
-        if not level.is_exempt:
-            seats = self._estimator.write(self._estimator.watches(info), level.most_seats).seats
-            if not level.queue_set.may_start(self._clock.monotonic(), seats):
-                return None
-        return self.enter(request)
 
     def _estimate(self, request: Request, level: Level, series: FlowSeries) -> Work:
         info = request.info
@@ -189,10 +196,10 @@ class Gate:
 
     def leave(self, admission: Admission) -> None:
         """A request that executes is answered, or a watch is open. To be called once."""
-        classification = admission.flow
-        level, verb = classification.level, admission.details.info.verb
+        classification, verb = admission.flow, admission.details.info.verb
+        level = classification.level
         queue_set = level.queue_set
-        now = self._clock.monotonic()
+        now = self._monotonic()
         started = queue_set.finish(now, admission)
         self.executing[verb in READING] -= 1
         series = classification.series

@@ -31,12 +31,27 @@ _NANOSECONDS: Final = 1e9
 class FlowSeries:
     """The distributions of one flow schema at one priority level."""
 
-    __slots__ = ("_families", "_names", "executed", "queue_length", "seats", "waited", "watched", "watches")
+    __slots__ = (
+        "_families",
+        "_names",
+        "at_once",
+        "executed",
+        "one_seat",
+        "queue_length",
+        "seats",
+        "waited",
+        "watched",
+        "watches",
+    )
 
     def __init__(self, families: Mapping[str, Family[Histogram]], names: tuple[str, str], *, is_exempt: bool) -> None:
         self._families = families
         self._names = names
         self.seats = self._of("work_estimated_seats")
+        self.one_seat = 0
+        """Requests of one seat that are not in `seats` yet (see `fold`)."""
+        self.at_once = 0
+        """Requests that did not wait and are not in `waited` yet."""
         self.executed = self._of("request_execution_seconds", "regular")
         self.watches: Histogram | None = None
         """Of requests that write; None until there was one."""
@@ -45,6 +60,14 @@ class FlowSeries:
         self.queue_length = None if is_exempt else self._of("request_queue_length_after_enqueue")
         self.waited = None if is_exempt else self._of("request_wait_duration_seconds", "true")
         """Times that requests waited before they executed; None if they never do."""
+
+    def fold(self) -> None:
+        """Bring into the distributions what is counted apart, since nearly all requests are alike in it."""
+        self.seats.counts[0] += self.one_seat
+        self.seats.sum += self.one_seat
+        if self.waited is not None:
+            self.waited.counts[0] += self.at_once
+        self.one_seat = self.at_once = 0
 
     def watch_counts(self) -> Histogram:
         """`watches`, made if it is not there yet."""
@@ -90,15 +113,23 @@ class FlowMetrics:
         }
         text = "Fair fraction of server's concurrency to allocate to each priority level that can use it"
         self._fair_fraction = registry.gauge(f"{PREFIX}seat_fair_frac", text).labels()
+        self._series: dict[tuple[str, str], FlowSeries] = {}
+        """By priority level and flow schema."""
 
     def series(self, classification: Classification) -> FlowSeries:
         """The distributions of requests of one sort."""
         level = classification.level
-        return FlowSeries(self._histograms, (level.name, classification.schema_name), is_exempt=level.is_exempt)
+        names = (level.name, classification.schema_name)
+        found = self._series.get(names)
+        if found is None:
+            found = self._series[names] = FlowSeries(self._histograms, names, is_exempt=level.is_exempt)
+        return found
 
     def update(self, configuration: Configuration, now: float) -> None:
         """Bring in what is not counted as it happens."""
         self.take_times(configuration, now)
+        for series in self._series.values():
+            series.fold()
         self._fair_fraction.set(configuration.fair_fraction)
         for level in configuration.levels.values():
             for name, value in _level_values(level).items():

@@ -127,9 +127,7 @@ class QueueSet:
     def start(self, now: float, work: Work, flow: F, details: Any = None) -> Ticket[F]:
         """A request comes. It executes, waits, or is rejected; `dispatch` is to be called if it waits."""
         if self.desired_queues < 0:
-            ticket = Ticket(work, flow, details, now, 0)
-            self._execute(ticket, now)
-            return ticket
+            return self._start_exempt(now, work, flow, details)
         if self._lingering:
             self.advance(now)
         elif now > self.now:
@@ -141,6 +139,20 @@ class QueueSet:
             ticket.reject(CONCURRENCY_LIMIT)
         else:
             self._assign(ticket, now)
+        return ticket
+
+    def _start_exempt(self, now: float, work: Work, flow: F, details: Any) -> Ticket[F]:
+        """`_execute` without what only limits need: most requests of components come this way."""
+        ticket = Ticket(work, flow, details, now, 0)
+        counts, seats = flow.counts, work.seats
+        counts.executing += 1
+        counts.seats += seats
+        counts.dispatched += 1
+        self.executing += 1
+        self.seats = seats = self.seats + seats
+        if seats > self.highest_demand:
+            self.highest_demand = seats
+        self.without_queue[ticket] = None
         return ticket
 
     def _assign(self, ticket: Ticket[Any], now: float) -> None:
@@ -335,13 +347,13 @@ class QueueSet:
         ticket.started = now
         self.executing += 1
         self.seats += seats
-        self._turn_seats += seats
         counts.executing += 1
         counts.seats += seats
         counts.dispatched += 1
         if queue is None:
             self.without_queue[ticket] = None
         else:
+            self._turn_seats += seats  # what has no queue never waits for a turn
             queue.executing[ticket] = None
             queue.seats += seats
             queue.next_dispatch += work.total_work

@@ -32,7 +32,8 @@ class WatchCounts:
     """Counts the watches that are open."""
 
     def __init__(self) -> None:
-        self._counts: dict[Watched, int] = {}
+        self._counts: dict[tuple[str, str], dict[tuple[str, str], int]] = {}
+        """By group and resource, and by namespace and name of what is watched."""
 
     def opened(self, info: RequestInfo, query: Mapping[str, str]) -> Watched | None:
         """A watch begins. Returns what `closed` is to be given at its end; None if it does not count."""
@@ -40,27 +41,34 @@ class WatchCounts:
         if index is not None and _selected(query.get("fieldSelector", ""), index):
             return None
         watched = Watched(info.group, info.resource, info.namespace, info.name or info.selected_name)
-        self._counts[watched] = self._counts.get(watched, 0) + 1
+        counts = self._counts.setdefault((watched.group, watched.resource), {})
+        place = watched.namespace, watched.name
+        counts[place] = counts.get(place, 0) + 1
         return watched
 
     def closed(self, watched: Watched) -> None:
         """A watch has ended."""
-        left = self._counts[watched] - 1
-        if left:
-            self._counts[watched] = left
-        else:
-            del self._counts[watched]
+        resource, place = (watched.group, watched.resource), (watched.namespace, watched.name)
+        counts = self._counts[resource]
+        counts[place] -= 1
+        if not counts[place]:
+            del counts[place]
+        if not counts:
+            del self._counts[resource]
 
     def interested_in(self, info: RequestInfo) -> int:
         """How many watches may get an event of a request."""
         if info.verb in _READING:
             return 0
-        get, group, resource, namespace = self._counts.get, info.group, info.resource, info.namespace
-        count = get(Watched(group, resource, "", ""), 0)
+        counts = self._counts.get((info.group, info.resource))
+        if counts is None:
+            return 0
+        namespace, name = info.namespace, info.name
+        count = counts.get(("", ""), 0)
         if namespace:
-            count += get(Watched(group, resource, namespace, ""), 0)
-        if info.name:
-            count += get(Watched(group, resource, namespace, info.name), 0)
+            count += counts.get((namespace, ""), 0)
+        if name:
+            count += counts.get((namespace, name), 0)
         return count
 
 

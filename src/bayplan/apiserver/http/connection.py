@@ -3,7 +3,7 @@
 Clients send the same headers with each request, but for `Content-Length`. So a request that comes whole, on a connection that waits for one, and whose headers
 are known byte for byte needs no parser: only its first line is looked at. All others go aiohttp's way, which teaches the fast path their headers:
 
-    data -> known headers:  ApiHandler.answer -> its bytes to the transport
+    data -> known headers:  ApiHandler.answer_at_once, or `answer` in a task -> its bytes to the transport
          -> anything else:  aiohttp's parser, tasks and `HttpServer._handle`
 
 A response that is not a simple one (large, with warnings, a stream) goes out aiohttp's way as well: aiohttp gets the bytes of the request, and the answer waits
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
@@ -58,7 +58,10 @@ class ApiHandler(Protocol):
     ) -> Request | Response:
         """A request as the API server wants it, or what its sender gets instead."""
 
-    async def answer(self, request: Request) -> Response:
+    def answer_at_once(self, request: Request) -> Response | None:
+        """Answer a request that waits for nothing; None if it may have to wait: then `answer` answers it."""
+
+    def answer(self, request: Request) -> Awaitable[Response]:
         """Answer a request."""
 
     def abandon(self, request: Request) -> None:
@@ -146,7 +149,7 @@ class Connection(RequestHandler):
         elif self._at_rest:
             if self._partial or not self._take(data):
                 self._begin(data)
-        elif self._task is not None or self._is_complete:
+        elif self._is_complete:
             self._hold(data)
         else:
             self._feed(data)
@@ -175,8 +178,14 @@ class Connection(RequestHandler):
             request.origin.uri = data[line.start(2) : line.end() - len(b" HTTP/1.1")].decode()
         self._at_rest = False
         self.rests_since = None
-        self._unanswered = request
-        self._task = self._loop.create_task(self._serve(data, request))
+        self._is_complete = True
+        response = self._handler.answer_at_once(request)
+        if response is not None:
+            # not now: each response wakes its client, and what else has come would wait behind that
+            self._loop.call_soon(self._send, data, request, response)
+        else:
+            self._unanswered = request
+            self._task = self._loop.create_task(self._serve(data, request))
         return True
 
     def _begin(self, data: bytes) -> None:
@@ -280,6 +289,10 @@ class Connection(RequestHandler):
             raise
         finally:
             self._task = self._unanswered = None
+        self._send(data, request, response)
+
+    def _send(self, data: bytes, request: Request, response: Response) -> None:
+        """Send the response to the request that these bytes are."""
         transport = self.transport
         if transport is None or transport.is_closing():
             if response.watcher is not None:
@@ -296,7 +309,7 @@ class Connection(RequestHandler):
             self._pass_on(data[: end + 4], data[end + 4 :])
         elif self.closes_after_answer:
             transport.write(with_close(simple))
-            await self.linger()
+            self._task = self._loop.create_task(self.linger())
         else:
             transport.write(simple)
             self._rest(now)

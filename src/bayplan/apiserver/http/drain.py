@@ -19,9 +19,9 @@ from typing import Final
 from bayplan.api.errors import failure
 from bayplan.apiserver.http.connections import ConnectionServer
 from bayplan.apiserver.http.listener import Listener
+from bayplan.apiserver.refusals import error_response
 from bayplan.apiserver.request_info import is_below
 from bayplan.apiserver.requests import TEXT, Request, Response
-from bayplan.apiserver.server import error_response
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.support.clock import Clock
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from http import HTTPStatus
 from urllib.parse import unquote
 
@@ -36,10 +36,11 @@ from bayplan.apiserver.http.relay import Relays
 from bayplan.apiserver.http.warnings import warning_headers
 from bayplan.apiserver.http.watch import WatchStreams
 from bayplan.apiserver.inflight import InFlight, too_many_requests
+from bayplan.apiserver.refusals import error_response, refusal
 from bayplan.apiserver.request_info import is_public
 from bayplan.apiserver.requests import ANONYMOUS, Request, Response
 from bayplan.apiserver.routing.relays import Relay
-from bayplan.apiserver.server import ApiServer, error_response, refusal
+from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.tls import client_tls
 
 logger = logging.getLogger(__name__)
@@ -201,11 +202,23 @@ class HttpServer:
         """See ApiHandler."""
         return self.server.context.settings.request_timeout
 
-    async def answer(self, request: Request) -> Response:
+    def answer_at_once(self, request: Request) -> Response | None:
         """See ApiHandler."""
+        return None if request.unfinished is not None else self.server.handle_at_once(request)
+
+    def answer(self, request: Request) -> Awaitable[Response]:
+        """See ApiHandler."""
+        if (
+            request.unfinished is None and self.server.gate is not None
+        ):  # which counts requests of other transports, too
+            return self.server.handle(request)
+        return self._answer_counted(request)
+
+    async def _answer_counted(self, request: Request) -> Response:
+        """Answer a request whose user may have to be found, or that no gate counts."""
         if request.unfinished is not None and (refusal := await self._identified(request)) is not None:
             return refusal
-        if self.server.gate is not None:  # which counts requests of other transports, too
+        if self.server.gate is not None:
             return await self.server.handle(request)
         changes = self.in_flight.enter(request)
         if changes is None:
