@@ -27,7 +27,7 @@ from bayplan.scheduler.framework.state import CycleState, PodShape
 from bayplan.scheduler.framework.verdicts import Codes, PluginError, Skip
 from bayplan.scheduler.missing_points import score_failure
 from bayplan.scheduler.profile import Profile
-from bayplan.scheduler.snapshot.labels import Bools, IntRows, Ints
+from bayplan.scheduler.snapshot.labels import Bools, ChangedRows, IntRows, Ints, listed
 
 _FEW: Final = 4
 """Up to so many rows it costs least to look at them one by one."""
@@ -95,7 +95,7 @@ class CrossNodeScores:
             self.asked.value += len(feasible)
         self.final[feasible] = plugin.normalize(state, shape, feasible, scores) * self.weight
 
-    def catch_up(self, state: CycleState, shape: PodShape, codes: Codes, rows: list[int]) -> Moved:
+    def catch_up(self, state: CycleState, shape: PodShape, codes: Codes, rows: ChangedRows) -> Moved:
         """Pods came or went on some rows, or their verdict changed. Returns the rows whose final score may be new."""
         self.start(state, shape, codes)
         return EVERY_ROW
@@ -137,13 +137,13 @@ class KeptScores(CrossNodeScores):
             self._counted = None
         self._take_all(state, shape, codes)
 
-    def catch_up(self, state: CycleState, shape: PodShape, codes: Codes, rows: list[int]) -> Moved:
+    def catch_up(self, state: CycleState, shape: PodShape, codes: Codes, rows: ChangedRows) -> Moved:
         if self.meter is None:
             return self._catch_up(state, shape, codes, rows)
         with timed_plugin(self.meter, self.plugin.name, "Score"):
             return self._catch_up(state, shape, codes, rows)
 
-    def _catch_up(self, state: CycleState, shape: PodShape, codes: Codes, rows: list[int]) -> Moved:
+    def _catch_up(self, state: CycleState, shape: PodShape, codes: Codes, rows: ChangedRows) -> Moved:
         moved: Moved | None = None
         if self.skip is None:
             moved = self._rescore(state, shape, codes, rows)
@@ -167,11 +167,11 @@ class KeptScores(CrossNodeScores):
             self._scale_few(state, shape, moved)
         return moved
 
-    def _rescore(self, state: CycleState, shape: PodShape, codes: Codes, rows: list[int]) -> Moved | None:
+    def _rescore(self, state: CycleState, shape: PodShape, codes: Codes, rows: ChangedRows) -> Moved | None:
         scope = self.plugin.score_scope
         if scope is Scope.CLUSTER:
             return self.scaled.rescore(state, shape, codes, rows)
-        return rows if scope is Scope.ROW else []
+        return listed(rows) if scope is Scope.ROW else []
 
     def _take_all(self, state: CycleState, shape: PodShape, codes: Codes) -> bool:
         """Ask for all raw scores, find out who takes part, and scale; tells whether a final score may be new."""
@@ -191,13 +191,13 @@ class KeptScores(CrossNodeScores):
         self._find_extremes()
         return self._scale_all(state, shape)
 
-    def _put_in(self, codes: Codes, rows: list[int]) -> None:
+    def _put_in(self, codes: Codes, rows: ChangedRows) -> None:
         """Let the extremes take in what is said of some rows now."""
         low, high = self._low, self._high
         if len(rows) > _FEW:
-            self._put_in_many(codes, np.array(rows, dtype=np.intp))
+            self._put_in_many(codes, np.asarray(rows, dtype=np.intp))
             return
-        for row in rows:
+        for row in listed(rows):
             takes_part = codes.item(row) == 0 and (self._counted is None or self._counted.item(row))
             if low is None or high is None:
                 if takes_part:

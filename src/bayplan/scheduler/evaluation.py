@@ -32,14 +32,12 @@ from bayplan.scheduler.preparation import outside_code, prepare, prepare_missing
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.ranking import NameOrder
 from bayplan.scheduler.shared_answers import NO_NODE, Parts, RowScore, SharedVerdicts
-from bayplan.scheduler.snapshot.labels import IntRows, Ints
+from bayplan.scheduler.snapshot.labels import ChangedRows, IntRows, Ints, listed
 from bayplan.scheduler.totals import Totals
 from bayplan.support.metrics import Counter
 
 _FEW: Final = 8
 """Up to so many rows it costs least to look at them one by one."""
-_MANY: Final = 200
-"""From so many rows on, repeats are found by marking rows in an array."""
 NOT_ASKED: Final = -2
 """In the answers of a sparse plugin: an earlier plugin refuses the row, so this one was not asked."""
 
@@ -47,16 +45,6 @@ _NOT_YET: Final[Codes] = np.zeros(0, dtype=np.int32)
 
 Amounts = tuple[tuple[int, int], ...]
 """(code, number of nodes that it refuses), by code."""
-
-
-def distinct_rows(rows: list[int], size: int) -> list[int]:
-    """Each of some rows once."""
-    if len(rows) <= _MANY:
-        return list(dict.fromkeys(rows))
-    mask = np.zeros(size, dtype=np.bool_)
-    mask[rows] = True
-    found: list[int] = np.flatnonzero(mask).tolist()
-    return found
 
 
 def amounts_in(codes: Codes) -> Amounts:
@@ -108,6 +96,8 @@ class Evaluation:
         """Rows on which pods changed since the filters' own arrays were last brought up to date."""
         self._touched: dict[int, None] = {}
         """Rows on which pods or the verdict changed since scores were last brought up to date."""
+        self._touched_at_once: IntRows | None = None
+        """More such rows, if there are many."""
         self._many_touched = False
         self._structure = -1
         self._term_epoch = -1
@@ -153,7 +143,7 @@ class Evaluation:
 
     def _catch_up(self) -> None:
         snapshot = self.snapshot
-        rows = snapshot.changed_since(self._position)
+        rows = snapshot.changed_rows(self._position)
         if rows is not None and self._reservations is not None:
             rows = self._with_reserved(rows, self._reservations)
         if rows is None or (len(rows) > _FEW and self._is_too_much(len(rows))):
@@ -165,28 +155,23 @@ class Evaluation:
         if self._shared:
             self._shared = False
             self.codes = self.codes.copy()
-        if len(rows) > 1:
-            rows = distinct_rows(rows, snapshot.size)
         if self._cross_node_filters:
             self._second_pass(rows)
         elif len(rows) <= _FEW or not self._can_judge_many():
-            for row in rows:
+            for row in listed(rows):
                 self._update_row(row)
         else:
-            self._update_rows(np.array(rows, dtype=np.intp))
+            self._update_rows(np.asarray(rows, dtype=np.intp))
 
     def _is_too_much(self, changes: int) -> bool:
-        """Whether all rows are sooner judged anew than those that changed, some of them perhaps several times."""
-        snapshot = self.snapshot
-        if self._cross_node_filters or self._can_judge_many():
-            return changes > 2 * snapshot.size
-        return snapshot.is_much(changes)
+        """Whether all rows are sooner judged anew than those that changed."""
+        return not (self._cross_node_filters or self._can_judge_many()) and self.snapshot.is_much(changes)
 
     def _can_judge_many(self) -> bool:
         """Whether no row has to be looked at for itself: none is promised, and no filter waits to be asked."""
         return self._reservations is None and not any(item.plugin and item.plugin.sparse for item in self._telling)
 
-    def _with_reserved(self, rows: list[int], reservations: NominatedReservations) -> list[int] | None:
+    def _with_reserved(self, rows: ChangedRows, reservations: NominatedReservations) -> list[int] | None:
         """Some rows, and those on which promises changed; None if these may be any.
 
         A filter that looks beyond its row may judge a promised node differently without having said so, since it was
@@ -196,7 +181,8 @@ class Evaluation:
         self._reservations_seen = reservations.position
         if more is None:
             return None
-        return [*rows, *more, *(reservations.rows() if self._cross_node_filters else ())]
+        reserved = reservations.rows() if self._cross_node_filters else ()
+        return list(dict.fromkeys([*listed(rows), *more, *reserved]))
 
     def share(self) -> None:
         """The arrays are referred to from outside: leave them as they are and change copies from now on."""
@@ -225,6 +211,7 @@ class Evaluation:
         self._shared = False
         self.totals.forget()
         self._touched.clear()
+        self._touched_at_once = None
         self._behind.clear()
         self._many_touched = False
         self._amounts = None
@@ -340,13 +327,14 @@ class Evaluation:
             codes[asked] = plugin.filter(self.state, self.shape, asked)
         return codes
 
-    def _second_pass(self, rows: list[int]) -> None:
+    def _second_pass(self, changed: ChangedRows) -> None:
         """Some pods changed, and filters look beyond their row."""
+        rows = listed(changed)
         affected = dict.fromkeys(rows)
         self._behind.update(affected)
         everywhere = False
         for plugin in self._cross_node_filters:
-            more = plugin.catch_up(self.state, self.shape, rows)
+            more = plugin.catch_up(self.state, self.shape, changed)
             if isinstance(more, slice):
                 everywhere = True
             elif more:
@@ -386,20 +374,21 @@ class Evaluation:
 
     def _update_rows(self, rows: IntRows) -> None:
         """`_update_row` for many rows, each of them once; no filter is sparse, and no node promised."""
-        before = self.codes[rows]
-        codes = np.where(before == NO_NODE, NO_NODE, 0).astype(np.int32)
+        before = self.codes.take(rows)
+        codes = self.profile.shared_answers.nodes().take(rows)
         for item in self._telling:
             if item.plugin is None or item.scope is Scope.NODE:
-                answers = item.codes[rows]
+                answers = item.codes.take(rows)
             else:
                 item.asked.value += len(rows)
                 answers = item.plugin.filter(self.state, self.shape, rows)
-            if answers.any():
+            if np.count_nonzero(answers):
                 codes = np.where(codes == 0, answers, codes)
         self.codes[rows] = codes
-        self.feasible_count += int(np.count_nonzero(codes == 0)) - int(np.count_nonzero(before == 0))
+        self.feasible_count += int(np.count_nonzero(before)) - int(np.count_nonzero(codes))
         self._amounts = None
-        self._touched.update(dict.fromkeys(rows.tolist()))
+        touched = self._touched_at_once
+        self._touched_at_once = rows if touched is None else np.union1d(touched, rows)
 
     def ask(self, row: int) -> int:
         """The verdict on a row, without a thought of promises."""
@@ -489,12 +478,17 @@ class Evaluation:
 
     def score(self, order: NameOrder) -> None:
         """Bring scores, totals and the ranking up to date. Raises PluginError."""
-        if self.totals.is_known and not self._touched and not self._many_touched:
+        at_once = self._touched_at_once
+        if self.totals.is_known and not self._touched and at_once is None and not self._many_touched:
             return
+        rows: ChangedRows = list(self._touched)
+        if at_once is not None:
+            rows = np.union1d(at_once, rows) if rows else at_once
         try:
-            self.totals.catch_up(self.state, self.codes, list(self._touched), self._many_touched, order)
+            self.totals.catch_up(self.state, self.codes, rows, self._many_touched, order)
         finally:
             self._touched.clear()
+            self._touched_at_once = None
             self._many_touched = False
 
     def score_feasible(self, codes: Codes, order: NameOrder) -> tuple[list[RowScore], Ints]:

@@ -48,12 +48,12 @@ class Ranking:
         self._order = order
         self._totals = totals
         self._best = None
-        self.highest = int(totals.max()) if len(totals) else -1
+        self.highest = int(np.maximum.reduce(totals)) if len(totals) else -1
         if self.highest < 0:
             self.highest = -1
             self._ranks = np.zeros(0, dtype=np.int64)
             return
-        rows = np.flatnonzero(totals == self.highest)
+        rows = (totals == self.highest).nonzero()[0]
         self._ranks = rows if order.is_sorted else np.sort(order.rank_of[rows])
 
     def update(self, row: int, before: int, total: int) -> None:

@@ -10,10 +10,15 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from bayplan.scheduler.framework.extension_points import ScorePlugin
 from bayplan.scheduler.framework.state import CycleState, PodShape
-from bayplan.scheduler.snapshot.labels import Ints
+from bayplan.scheduler.snapshot.labels import ChangedRows, Ints, listed
 from bayplan.scheduler.snapshot.snapshot import Snapshot
+
+_FEW: Final = 8
+"""Up to so many rows are asked about one by one."""
 
 
 @dataclass(slots=True)
@@ -47,19 +52,20 @@ class RowScores:
         if kept is None or rows is None:
             kept = _Kept(plugin.score(state, shape, snapshot.all_rows), snapshot.structure, snapshot.position)
         else:
-            for row in rows:
-                kept.scores[row] = plugin.score_row(state, shape, row)
+            if len(rows) <= _FEW:
+                for row in listed(rows):
+                    kept.scores[row] = plugin.score_row(state, shape, row)
+            else:
+                index = np.asarray(rows, dtype=np.intp)
+                kept.scores[index] = plugin.score(state, shape, index)
             kept.position = snapshot.position
         if len(self._kept) >= self.LIMIT:
             del self._kept[next(iter(self._kept))]
         self._kept[key] = kept
         return kept.scores, snapshot.node_count if rows is None else len(rows)
 
-    def _rows_to_ask(self, kept: _Kept | None) -> list[int] | None:
+    def _rows_to_ask(self, kept: _Kept | None) -> ChangedRows | None:
         """The rows whose pods changed since then; None if all have to be asked about."""
         if kept is None or kept.structure != self._snapshot.structure:
             return None
-        changed = self._snapshot.changed_since(kept.position)
-        if changed is None or self._snapshot.is_much(len(changed)):
-            return None
-        return list(dict.fromkeys(changed))
+        return self._snapshot.changed_rows(kept.position)

@@ -19,7 +19,7 @@ from bayplan.scheduler.framework.verdicts import Codes
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.ranking import NameOrder, Ranking
 from bayplan.scheduler.shared_answers import NO_NODE, RowScore
-from bayplan.scheduler.snapshot.labels import IntRows, Ints
+from bayplan.scheduler.snapshot.labels import ChangedRows, IntRows, Ints, listed
 from bayplan.support.metrics import Counter
 
 _FEW: Final = 8
@@ -70,7 +70,7 @@ class Totals:
         """The scores per plugin, in the order of the profile."""
         return self._in_order([*self._settled, *_said(self._cross_node)])
 
-    def catch_up(self, state: CycleState, codes: Codes, rows: list[int], many: bool, order: NameOrder) -> None:
+    def catch_up(self, state: CycleState, codes: Codes, rows: ChangedRows, many: bool, order: NameOrder) -> None:
         """Bring everything up to date. On `rows` pods or verdicts changed; with `many`, verdicts did on others as well.
 
         Raises PluginError.
@@ -82,10 +82,10 @@ class Totals:
         else:
             self._own()
             if len(rows) <= _FEW:
-                for row in rows:
+                for row in listed(rows):
                     self._score_row(state, row, settled_total)
             else:
-                self._score_rows(state, np.array(rows, dtype=np.intp), settled_total)
+                self._score_rows(state, np.asarray(rows, dtype=np.intp), settled_total)
             for counter in self._asked:
                 counter.value += len(rows)
             if many:
@@ -184,33 +184,41 @@ class Totals:
         self._cross_node.append(cross_node)
         return True
 
-    def _follow(self, state: CycleState, codes: Codes, rows: list[int], settled_total: Ints, order: NameOrder) -> None:
-        """Totals and ranking after changes on a few rows; all of them anew if a plugin's scores moved everywhere."""
+    def _follow(
+        self, state: CycleState, codes: Codes, rows: ChangedRows, settled_total: Ints, order: NameOrder
+    ) -> None:
+        """Totals and ranking after changes on some rows; all of them anew if a plugin's scores moved everywhere."""
         base = self._base
-        moved: list[int] | None = rows
+        others: list[int] = []
+        everywhere = False
         for cross_node in self._cross_node:
             more = cross_node.catch_up(state, self.shape, codes, rows)
             if isinstance(more, slice):
-                moved = None
-            elif moved is not None and more:
-                moved = moved + more
-        if moved is None:
-            index = np.array(rows, dtype=np.intp)
-            base[index] = np.where(codes[index] == 0, settled_total[index], _OUT)
+                everywhere = True
+            else:
+                others += more
+        if everywhere:
+            index = np.asarray(rows, dtype=np.intp)
+            base[index] = np.where(codes.take(index) == 0, settled_total.take(index), _OUT)
             self._add_cross_node(order)
             return
         totals = self._totals
-        if len(moved) > _FEW:
-            index = np.array(moved, dtype=np.intp)
-            changed: Ints = np.where(codes[index] == 0, settled_total[index], _OUT)
+        if len(rows) + len(others) > _FEW:
+            index = np.asarray(rows, dtype=np.intp)
+            if others:
+                index = np.concatenate((index, np.array(others, dtype=np.intp)))
+            changed: Ints = settled_total.take(index)
+            verdicts = codes.take(index)
+            if np.count_nonzero(verdicts):
+                changed[verdicts != 0] = _OUT
             base[index] = changed
             if self._cross_node:
                 for cross_node in self._cross_node:
-                    changed += cross_node.final[index]
+                    changed += cross_node.final.take(index)
                 totals[index] = changed
             self.ranking.start(totals, order)
             return
-        for row in moved:
+        for row in [*rows, *others]:
             before = totals.item(row)
             total = settled_total.item(row) if codes.item(row) == 0 else _OUT
             base[row] = total
@@ -246,11 +254,14 @@ class Totals:
 
     def _score_rows(self, state: CycleState, rows: IntRows, settled_total: Ints) -> None:
         """`_score_row` for many rows, each of them once."""
-        total = settled_total[rows]
+        total = settled_total.take(rows)
         for item in self._settled:
             if not item.fixed:
-                scores = item.plugin.score(state, self.shape, rows) * item.weight
-                total += scores - item.final[rows]
+                scores = item.plugin.score(state, self.shape, rows)
+                if item.weight != 1:
+                    scores = scores * item.weight
+                total += scores
+                total -= item.final.take(rows)
                 item.final[rows] = scores
         settled_total[rows] = total
 

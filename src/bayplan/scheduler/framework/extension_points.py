@@ -22,7 +22,7 @@ from bayplan.scheduler.framework.events import EventHint
 from bayplan.scheduler.framework.state import CycleState, Handle
 from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.framework.what_if import WhatIf
-from bayplan.scheduler.snapshot.labels import Bools, IntRows, Ints, Rows
+from bayplan.scheduler.snapshot.labels import Bools, ChangedRows, IntRows, Ints, Rows
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
 
@@ -167,7 +167,7 @@ class FilterPlugin(Plugin, ABC):
     def refresh_filter(self, state: CycleState, pod: PodShape) -> None:
         """Pods came or went since PreFilter: bring `state.data` up to date. PreFilter's Skip stays as it was."""
 
-    def catch_up(self, state: CycleState, pod: PodShape, rows: list[int]) -> Moved:
+    def catch_up(self, state: CycleState, pod: PodShape, rows: ChangedRows) -> Moved:
         """As `refresh_filter`, knowing that pods came or went on these rows only; for plugins of `Scope.CLUSTER`.
 
         Returns the other rows on which the verdict may be different now. Override where a plugin can tell which.
@@ -240,7 +240,7 @@ class ScaledScorePlugin(ScorePlugin, ABC):
         """`scale` of one score."""
         return int(self.scale(state, pod, np.array([score], dtype=np.int64), lowest, highest)[0])
 
-    def rescore(self, state: CycleState, pod: PodShape, codes: Codes, rows: list[int]) -> Moved | None:
+    def rescore(self, state: CycleState, pod: PodShape, codes: Codes, rows: ChangedRows) -> Moved | None:
         """Pods came or went on these rows, or their verdict (0 in `codes` is feasible) changed: bring `score` up to date.
 
         Returns the rows whose raw score changed; None to have PreScore asked again. Only for `Scope.CLUSTER`.

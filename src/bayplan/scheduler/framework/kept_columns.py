@@ -45,14 +45,14 @@ class KeptColumn:
         if self._structure != snapshot.structure:
             self._start_over()
         elif self._position != position:
-            rows = snapshot.changed_since(self._position)
+            rows = snapshot.changed_rows(self._position)
             if rows is None or snapshot.is_much(len(rows)):
                 self._start_over()
             elif len(rows) <= _FEW:
                 for row in rows:
                     self._values[row] = self._of_row(row)
             else:
-                index = np.array(rows, dtype=np.intp)
+                index = np.asarray(rows, dtype=np.intp)
                 self._values[index] = self._of_rows(index)
         self._position = position
         return self._values

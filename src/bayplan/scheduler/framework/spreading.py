@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bayplan.api.selectors import LabelSelector
 from bayplan.scheduler.framework.extension_points import FEW_ROWS
 from bayplan.scheduler.snapshot.counters import PodCounter
-from bayplan.scheduler.snapshot.labels import Bools, IntRows, Ints, LabelColumn
+from bayplan.scheduler.snapshot.labels import Bools, ChangedRows, IntRows, Ints, LabelColumn, listed
 from bayplan.scheduler.snapshot.snapshot import WhatIfPods
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -79,14 +79,14 @@ class Domains:
         ids = np.where(self.ids < 0, length - 1, self.ids)[self.eligible]
         self.counts = np.bincount(ids, weights=self.seen[self.eligible], minlength=length).astype(np.int64)
 
-    def changed(self, rows: list[int]) -> list[int]:
+    def changed(self, rows: ChangedRows) -> list[int]:
         """Those of some rows on which the number of pods changed since they were taken in."""
         if self.counter is None:
             return []
         if len(rows) <= _FEW:
-            return rows
-        index = np.array(rows, dtype=np.intp)
-        found: list[int] = index[self.counter.per_row[index] != self.seen[index]].tolist()
+            return listed(rows)
+        index = np.asarray(rows, dtype=np.intp)
+        found: list[int] = index[self.counter.per_row.take(index) != self.seen.take(index)].tolist()
         return found
 
     def catch_up(self, row: int) -> int:
@@ -140,7 +140,7 @@ class Skews:
         domains = self.domains
         return domains.counts + (domains.self_match - self.least) > domains.constraint.max_skew
 
-    def catch_up(self, rows: list[int]) -> list[IntRows]:
+    def catch_up(self, rows: ChangedRows) -> list[IntRows]:
         """Take in the pods on some rows; returns the rows of the domains that are judged differently now."""
         domains = self.domains
         moved: list[IntRows] = []

@@ -11,7 +11,6 @@ affinity), share volumes, devices or host ports, they are placed one by one as t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +24,8 @@ from bayplan.scheduler.framework.verdicts import Codes
 from bayplan.scheduler.library import Planner
 from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
-from bayplan.scheduler.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from bayplan.api.types.core_v1 import Pod
 
 Told = Callable[[int], object]
@@ -146,7 +142,7 @@ def _fill(planner: Planner, cycle: Cycle, info: PodInfo, most: int | None) -> Po
     per_node = {names[row]: count for row, count in sorted(zip(rows.tolist(), fits.tolist(), strict=True))}
     if most is not None and sum(per_node.values()) >= most:
         return PodCapacity(_first(dict(sorted(per_node.items())), most), snapshot.node_count)
-    with _what_if(snapshot, info, rows, fits):
+    with snapshot.taking(info, rows, fits):
         decision = cycle.opened(info)
         decision.codes = _codes(cycle, info)
         return _full(planner, per_node, decision)
@@ -166,7 +162,7 @@ def _first(per_node: dict[str, int], most: int) -> dict[str, int]:
 
 def _codes_with(cycle: Cycle, info: PodInfo, rows: Ints, counts: Ints) -> Codes:
     """The verdicts if so many more pods were on the rows."""
-    with _what_if(cycle.snapshot, info, rows, counts):
+    with cycle.snapshot.taking(info, rows, counts):
         return _codes(cycle, info)
 
 
@@ -174,24 +170,6 @@ def _codes(cycle: Cycle, info: PodInfo) -> Codes:
     evaluation = Evaluation(cycle.profile, info.shape)
     evaluation.refresh()
     return evaluation.codes
-
-
-@contextmanager
-def _what_if(snapshot: Snapshot, info: PodInfo, rows: Ints, counts: Ints) -> Iterator[None]:
-    """Count pods in on many rows, for a while, in the columns of what they take only."""
-
-    def add(sign: int) -> None:
-        for column, amount in info.requests:
-            snapshot.requested[column, rows] += sign * amount * counts
-        snapshot.nonzero_cpu[rows] += sign * info.nonzero_cpu * counts
-        snapshot.nonzero_memory[rows] += sign * info.nonzero_memory * counts
-        snapshot.pod_count[rows] += sign * counts
-
-    add(1)
-    try:
-        yield
-    finally:
-        add(-1)
 
 
 # One by one

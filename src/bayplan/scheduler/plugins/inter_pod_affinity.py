@@ -30,7 +30,7 @@ from bayplan.scheduler.framework.extension_points import (
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.snapshot.counters import DomainCounts, PodCounter, TermKey
-from bayplan.scheduler.snapshot.labels import Bools, IntRows, Ints, LabelColumn, Rows
+from bayplan.scheduler.snapshot.labels import Bools, ChangedRows, IntRows, Ints, LabelColumn, Rows, listed
 from bayplan.scheduler.snapshot.shape import PREFERRED_AFFINITY, PREFERRED_ANTI, REQUIRED_AFFINITY, REQUIRED_ANTI
 
 _FEW: Final = 4
@@ -69,13 +69,13 @@ class _Watch:
         self.ids = counts.column.ids[:size]
         self.occupied: Bools = counts.domains() > 0
 
-    def changed(self, rows: list[int]) -> list[int]:
+    def changed(self, rows: ChangedRows) -> list[int]:
         """Those of some rows whose domains were filled or emptied since the last look."""
         if len(rows) <= _FEW:
-            return rows
-        index = np.array(rows, dtype=np.intp)
-        ids = self.ids[index]
-        differs = (ids >= 0) & ((self.counts.domains()[ids] > 0) != self.occupied[ids])
+            return listed(rows)
+        index = np.asarray(rows, dtype=np.intp)
+        ids = self.ids.take(index)
+        differs = (self.counts.padded()[ids] > 0) != self.occupied[ids]
         found: list[int] = index[differs].tolist()
         return found
 
@@ -123,16 +123,16 @@ class _Credits:
         for counts, weight in self.sources:
             self.credit += counts.domains() * weight
 
-    def changed(self, rows: list[int]) -> list[int]:
+    def changed(self, rows: ChangedRows) -> list[int]:
         """Those of some rows whose domain's credit is not what it was at the last look."""
         if len(rows) <= _FEW:
-            return rows
-        index = np.array(rows, dtype=np.intp)
-        ids = self.column.ids[index]
-        now = np.zeros(len(index), dtype=np.int64)
+            return listed(rows)
+        index = np.asarray(rows, dtype=np.intp)
+        ids = self.column.ids.take(index)
+        off = self.credit[ids]
         for counts, weight in self.sources:
-            now += counts.domains()[ids] * weight
-        found: list[int] = index[(ids >= 0) & (now != self.credit[ids])].tolist()
+            off -= counts.padded()[ids] * weight
+        found: list[int] = index[off.nonzero()[0]].tolist()
         return found
 
     def look_again(self, domain: int) -> int:
@@ -177,7 +177,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScor
     def refresh_filter(self, state: CycleState, pod: PodShape) -> None:
         state.data[self.name] = self._look(pod)
 
-    def catch_up(self, state: CycleState, pod: PodShape, rows: list[int]) -> Moved:
+    def catch_up(self, state: CycleState, pod: PodShape, rows: ChangedRows) -> Moved:
         data: _Filter = state.data[self.name]
         if data.epoch != self.snapshot.counts.epoch_of(pod.labels):
             self.refresh_filter(state, pod)
@@ -304,7 +304,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScor
             ]
         return sources
 
-    def rescore(self, state: CycleState, pod: PodShape, codes: Codes, rows: list[int]) -> Moved | None:
+    def rescore(self, state: CycleState, pod: PodShape, codes: Codes, rows: ChangedRows) -> Moved | None:
         data: _Score = state.score_data[self.name]
         moved: list[IntRows] = []
         pods = 0

@@ -19,7 +19,7 @@ from bayplan.scheduler.framework.kept_columns import Capacities, KeptColumn
 from bayplan.scheduler.framework.state import CycleState, Handle, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Skip
 from bayplan.scheduler.snapshot.device_totals import DeviceTotals, device_totals
-from bayplan.scheduler.snapshot.labels import Ints, Rows
+from bayplan.scheduler.snapshot.labels import Ints, Rows, part
 from bayplan.scheduler.snapshot.resources import is_scalar_resource
 
 Fractions = NDArray[np.float64]
@@ -113,11 +113,11 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         space = self._capacities.of(other.column) if other.devices is None else None
         if size is None or space is None:
             return None
-        gain = self._requested_column(one.column).values()[rows] + float(one.request)
-        gain /= size[rows]
+        gain = part(self._requested_column(one.column).values(), rows) + float(one.request)
+        gain /= part(size, rows)
         np.minimum(gain, 1.0, out=gain)
-        filled = self._requested_column(other.column).values()[rows] + float(other.request)
-        filled /= space[rows]
+        filled = part(self._requested_column(other.column).values(), rows) + float(other.request)
+        filled /= part(space, rows)
         np.minimum(filled, 1.0, out=filled)
         gain -= filled
         np.abs(gain, out=gain)
@@ -125,7 +125,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         np.subtract(1.0, gain, out=gain)
         gain *= MAX_NODE_SCORE
         np.floor(gain, out=gain)
-        gain -= self._before_column(one.column, other.column).values()[rows]
+        gain -= part(self._before_column(one.column, other.column).values(), rows)
         gain /= 2
         np.trunc(gain, out=gain)
         gain += MAX_NODE_SCORE // 2

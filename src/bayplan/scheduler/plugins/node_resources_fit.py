@@ -26,7 +26,7 @@ from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, St
 from bayplan.scheduler.framework.what_if import WhatIf
 from bayplan.scheduler.snapshot.device_totals import DeviceTotals, device_totals
 from bayplan.scheduler.snapshot.extended_resources import class_behind
-from bayplan.scheduler.snapshot.labels import IntRows, Ints, Rows
+from bayplan.scheduler.snapshot.labels import IntRows, Ints, Rows, part
 from bayplan.scheduler.snapshot.nodes import node_facts
 from bayplan.scheduler.snapshot.resources import (
     CPU,
@@ -59,17 +59,16 @@ class _RowWhatIf(WhatIf):
 
     def __init__(self, plugin: NodeResourcesFit, state: CycleState, row: int) -> None:
         snapshot = plugin.snapshot
-        allocatable, requested = snapshot.allocatable, snapshot.requested
+        allocatable, free = snapshot.allocatable, snapshot.free
         self.plugin = plugin
         self.state = state
         self.vector: Vector = state.data[plugin.name]
         self.capacity: list[int] = []
         self.free: dict[int, int] = {}
         for column, _ in self.vector:
-            capacity = allocatable.item(column, row)
-            self.capacity.append(capacity)
-            self.free[column] = capacity - requested.item(column, row)
-        self.places = snapshot.pod_limit.item(row) - snapshot.pod_count.item(row)
+            self.capacity.append(allocatable.item(column, row))
+            self.free[column] = free.item(column, row)
+        self.places = snapshot.places.item(row)
 
     def put_back(self, pod: PodInfo) -> None:
         self.places -= 1
@@ -137,12 +136,12 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
         snapshot = self.snapshot
         vector: Vector = state.data[self.name]
-        refused = snapshot.pod_count[rows] >= snapshot.pod_limit[rows]
+        refused = part(snapshot.places, rows) <= 0
         for column, amount in vector:
-            refused |= snapshot.allocatable[column, rows] - snapshot.requested[column, rows] < amount
+            refused |= part(snapshot.free[column], rows) < amount
         codes = np.zeros(len(refused), dtype=np.int32)
-        if refused.any():
-            which = np.flatnonzero(refused)
+        if np.count_nonzero(refused):
+            which = refused.nonzero()[0]
             codes[which] = self._refusals(state, which if isinstance(rows, slice) else rows[which])
         return codes
 
@@ -150,10 +149,10 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         """The verdicts on rows that lack something; 0 where only devices are lacking."""
         snapshot = self.snapshot
         vector: Vector = state.data[self.name]
-        bits = (snapshot.pod_count[rows] >= snapshot.pod_limit[rows]).astype(np.int64)
+        bits = (snapshot.places[rows] <= 0).astype(np.int64)
         for position, (column, amount) in enumerate(vector):
             allocatable = snapshot.allocatable[column, rows]
-            short = amount > allocatable - snapshot.requested[column, rows]
+            short = amount > snapshot.free[column, rows]
             if short.any():
                 if column in self.devices(state):
                     short &= allocatable != 0
@@ -168,12 +167,13 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def filter_row(self, state: CycleState, pod: PodShape, row: int) -> int:
         snapshot = self.snapshot
         vector: Vector = state.data[self.name]
-        bits = TOO_MANY_PODS if snapshot.pod_count.item(row) >= snapshot.pod_limit.item(row) else 0
-        allocatable, requested = snapshot.allocatable, snapshot.requested
+        bits = TOO_MANY_PODS if snapshot.places.item(row) <= 0 else 0
+        free = snapshot.free
         for position, (column, amount) in enumerate(vector):
-            capacity = allocatable.item(column, row)
-            if amount > capacity - requested.item(column, row) and (capacity or column not in self.devices(state)):
-                bits |= (3 if amount > capacity else 1) << (2 * position + 1)
+            if amount > free.item(column, row):
+                capacity = snapshot.allocatable.item(column, row)
+                if capacity or column not in self.devices(state):
+                    bits |= (3 if amount > capacity else 1) << (2 * position + 1)
         return self.code(vector, bits) if bits else 0
 
     def row_what_if(self, state: CycleState, pod: PodShape, row: int) -> WhatIf | None:
@@ -251,8 +251,8 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             capacity = self._capacities.of(item.column) if item.devices is None else None
             if capacity is None:
                 return None
-            scores = self._free_column(item).values()[rows] - float(item.request * MAX_NODE_SCORE)
-            scores /= capacity[rows]
+            scores = part(self._free_column(item).values(), rows) - float(item.request * MAX_NODE_SCORE)
+            scores /= part(capacity, rows)
             np.floor(scores, out=scores)
             np.maximum(scores, 0.0, out=scores)
             if item.weight != 1:

@@ -32,7 +32,7 @@ from bayplan.scheduler.framework.spreading import HOSTNAME, Constraint, Cost, Do
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.snapshot.counters import PodCounter
-from bayplan.scheduler.snapshot.labels import Bools, IntRows, Ints, Rows
+from bayplan.scheduler.snapshot.labels import Bools, ChangedRows, IntRows, Ints, Rows, listed
 from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher
 from bayplan.scheduler.snapshot.shape import compiled_or_nothing
 from bayplan.scheduler.snapshot.snapshot import WhatIfPods
@@ -227,7 +227,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
         for item in data.skews:
             item.look()
 
-    def catch_up(self, state: CycleState, pod: PodShape, rows: list[int]) -> Moved:
+    def catch_up(self, state: CycleState, pod: PodShape, rows: ChangedRows) -> Moved:
         data: _Filter = state.data[self.name]
         moved: list[IntRows] = []
         for item in data.skews:
@@ -280,7 +280,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
         state.score_data[self.name] = _Score(costs, _rounded(costs, EVERY_ROW), chosen, ignored)
         return None
 
-    def rescore(self, state: CycleState, pod: PodShape, codes: Codes, rows: list[int]) -> Moved | None:
+    def rescore(self, state: CycleState, pod: PodShape, codes: Codes, rows: ChangedRows) -> Moved | None:
         data: _Score = state.score_data[self.name]
         is_void = False
         for row in _changed_choices(data, codes, rows):
@@ -360,14 +360,15 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
         return any(node is not None and keys <= node.metadata.labels.keys() for node in (old, new))
 
 
-def _changed_choices(data: _Score, codes: Codes, rows: list[int]) -> list[int]:
+def _changed_choices(data: _Score, codes: Codes, rows: ChangedRows) -> list[int]:
     """Those of some rows that have become feasible, or are so no more, and take part."""
     if len(rows) == 1:
-        (row,) = rows
-        return rows if (codes.item(row) == 0 and not data.ignored.item(row)) != data.chosen.item(row) else []
-    index = np.array(list(dict.fromkeys(rows)), dtype=np.intp)
-    is_chosen = (codes[index] == 0) & ~data.ignored[index]
-    found: list[int] = index[is_chosen != data.chosen[index]].tolist()
+        (row,) = listed(rows)
+        return [row] if (codes.item(row) == 0 and not data.ignored.item(row)) != data.chosen.item(row) else []
+    index = np.asarray(rows, dtype=np.intp)
+    is_chosen = codes.take(index) == 0
+    is_chosen &= ~data.ignored.take(index)
+    found: list[int] = index[is_chosen != data.chosen.take(index)].tolist()
     return found
 
 

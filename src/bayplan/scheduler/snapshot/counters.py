@@ -79,10 +79,14 @@ class DomainCounts:
 
     def domains(self) -> Ints:
         """Pods per domain, with one more entry, zero, for nodes without the topology label."""
+        return self.padded()[: len(self.column.values) + 1].copy()
+
+    def padded(self) -> Ints:
+        """Pods per domain, with more entries, zero, the last of them for nodes without the topology label; not to be changed, nor kept."""
         wanted = len(self.column.values) + 1
         if len(self.per_domain) < wanted:
             self.per_domain = grow(self.per_domain, 2 * wanted, 0)
-        return np.append(self.per_domain[: wanted - 1], 0)
+        return self.per_domain
 
 
 class Tally:

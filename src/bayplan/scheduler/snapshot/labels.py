@@ -19,8 +19,21 @@ Ints = NDArray[np.int64]
 IntRows = NDArray[np.intp]
 Rows = IntRows | slice
 """Rows to look at: an index array, or a slice for all of them."""
+ChangedRows = list[int] | IntRows
+"""Rows that changed, each of them once: a list of few, or an array of many."""
 
 T = TypeVar("T", bound=Hashable)
+V = TypeVar("V", bound=np.generic)
+
+
+def part(values: NDArray[V], rows: Rows) -> NDArray[V]:
+    """A column's entries for some rows; not to be changed, since it may be the column itself."""
+    return values[rows] if isinstance(rows, slice) else values.take(rows)
+
+
+def listed(rows: ChangedRows) -> list[int]:
+    """Some rows as a list."""
+    return rows if isinstance(rows, list) else rows.tolist()
 
 
 def grow(array: NDArray[Any], capacity: int, fill: int) -> NDArray[Any]:

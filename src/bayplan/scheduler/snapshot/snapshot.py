@@ -18,8 +18,8 @@ from bayplan.scheduler.snapshot.catalog import Catalog
 from bayplan.scheduler.snapshot.columns import NodeColumns, with_resources
 from bayplan.scheduler.snapshot.counters import PodCounts
 from bayplan.scheduler.snapshot.gangs import Gangs
-from bayplan.scheduler.snapshot.labels import Ints, grow
-from bayplan.scheduler.snapshot.nodes import node_facts
+from bayplan.scheduler.snapshot.labels import ChangedRows, Ints, grow
+from bayplan.scheduler.snapshot.nodes import NodeFacts, node_facts
 from bayplan.scheduler.snapshot.pending_allocations import PendingAllocation
 from bayplan.scheduler.snapshot.pods import PodInfo, is_ended
 from bayplan.scheduler.snapshot.shape import HostPort, ShapeTable, keeps_shape
@@ -32,6 +32,10 @@ _FIRST_CAPACITY: Final = 64
 _FEW: Final = 8
 """Catch up row by row while at most one in `_FEW` rows changed."""
 _MAX_LOG: Final = 1 << 20
+_LISTED: Final = 8
+"""Up to so many changes are listed one by one."""
+_WIDTH_OF_LISTING: Final = 100
+"""Rows among which those that changed are found in the time that one change takes to be listed."""
 _TOPOLOGY: Final = "topology.kubernetes.io/"
 
 
@@ -52,6 +56,8 @@ class Snapshot(NodeColumns):
     - `requested`: int64 [resource column, row]; cpu in milli-units, all else in whole units
     - `nonzero_cpu`, `nonzero_memory`: int64, requested with defaults for containers that say nothing
     - `pod_count`: int64
+    - `free`: int64 [resource column, row], `allocatable` less `requested`; negative if over-committed
+    - `places`: int64, `pod_limit` less `pod_count`
     """
 
     def __init__(self, capacity: int = _FIRST_CAPACITY) -> None:
@@ -63,9 +69,11 @@ class Snapshot(NodeColumns):
         self.catalog = Catalog()
         self.gangs = Gangs()
         self.requested: Ints = np.zeros((8, capacity), dtype=np.int64)
+        self.free: Ints = np.zeros((8, capacity), dtype=np.int64)
         self.nonzero_cpu: Ints = np.zeros(capacity, dtype=np.int64)
         self.nonzero_memory: Ints = np.zeros(capacity, dtype=np.int64)
         self.pod_count: Ints = np.zeros(capacity, dtype=np.int64)
+        self.places: Ints = np.zeros(capacity, dtype=np.int64)
         self.pods_on: list[dict[str, PodInfo]] = []
         self.pods: dict[str, PodInfo] = {}
         self.ports: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
@@ -76,6 +84,8 @@ class Snapshot(NodeColumns):
         self._orphans: dict[str, dict[str, PodInfo]] = {}
         self._log: list[int] = []
         self._log_start = 0
+        self._changed_at: Ints = np.full(capacity, -1, dtype=np.int64)
+        """Per row, the position in the log of its last change."""
 
     # Reading
 
@@ -89,6 +99,15 @@ class Snapshot(NodeColumns):
         if position < self._log_start:
             return None
         return self._log[position - self._log_start :]
+
+    def changed_rows(self, position: int) -> ChangedRows | None:
+        """Rows whose pods changed since a position, each once; None if the log no longer reaches back."""
+        if position < self._log_start:
+            return None
+        changes = self._log_start + len(self._log) - position
+        if changes <= _LISTED or changes * _WIDTH_OF_LISTING < self.size:
+            return list(dict.fromkeys(self._log[position - self._log_start :]))
+        return (self._changed_at[: self.size] >= position).nonzero()[0]
 
     def is_much(self, rows: int) -> bool:
         """Whether so many rows changed that all are sooner asked about at once than these one by one."""
@@ -138,14 +157,29 @@ class Snapshot(NodeColumns):
 
     def _grow_rows(self) -> None:
         super()._grow_rows()
-        for name in ("requested", "nonzero_cpu", "nonzero_memory", "pod_count"):
+        for name in ("requested", "free", "nonzero_cpu", "nonzero_memory", "pod_count", "places"):
             setattr(self, name, grow(getattr(self, name), self.capacity, 0))
+        self._changed_at = grow(self._changed_at, self.capacity, -1)
         self.counts.grow(self.capacity)
 
     def _grow_resources(self) -> None:
         if len(self.resources.names) > self.requested.shape[0]:
             super()._grow_resources()
             self.requested = with_resources(self.requested, self.allocatable.shape[0])
+            self.free = with_resources(self.free, self.allocatable.shape[0])
+
+    def _write_facts(self, row: int, node: Node, facts: NodeFacts) -> None:
+        super()._write_facts(row, node, facts)
+        self._compare(row)
+
+    def _give_up_row(self, row: int) -> None:
+        super()._give_up_row(row)
+        self._compare(row)
+
+    def _compare(self, row: int) -> None:
+        """What the node has is written: work out what is left of it."""
+        self.free[:, row] = self.allocatable[:, row] - self.requested[:, row]
+        self.places[row] = self.pod_limit[row] - self.pod_count[row]
 
     # Pods
 
@@ -338,6 +372,24 @@ class Snapshot(NodeColumns):
             else:
                 addresses.pop(port.ip, None)
 
+    @contextmanager
+    def taking(self, info: PodInfo, rows: Ints, counts: Ints) -> Iterator[None]:
+        """For a while, count so many such pods in on each of some rows, in the columns of what they take only."""
+        self._take(info, rows, counts)
+        try:
+            yield
+        finally:
+            self._take(info, rows, -counts)
+
+    def _take(self, info: PodInfo, rows: Ints, counts: Ints) -> None:
+        for column, amount in info.requests:
+            self.requested[column, rows] += amount * counts
+            self.free[column, rows] -= amount * counts
+        self.nonzero_cpu[rows] += info.nonzero_cpu * counts
+        self.nonzero_memory[rows] += info.nonzero_memory * counts
+        self.pod_count[rows] += counts
+        self.places[rows] -= counts
+
     def what_if_pods(self, namespace: str) -> WhatIfPods:
         """How many more (or, negative, fewer) pods of a namespace are supposed to be on each node; hold it to be kept informed."""
         known = self._what_if_pods.get(namespace)
@@ -368,6 +420,7 @@ class Snapshot(NodeColumns):
 
     def _record(self, row: int) -> None:
         log = self._log
+        self._changed_at[row] = self._log_start + len(log)
         log.append(row)
         if len(log) >= _MAX_LOG:
             drop = _MAX_LOG // 2
@@ -376,12 +429,14 @@ class Snapshot(NodeColumns):
 
     def _count(self, info: PodInfo, row: int, delta: int, *, live: bool) -> None:
         shape = info.shape
-        requested = self.requested
+        requested, free = self.requested, self.free
         for column, amount in info.requests:
             requested[column, row] = requested.item(column, row) + delta * amount
+            free[column, row] = free.item(column, row) - delta * amount
         self.nonzero_cpu[row] = self.nonzero_cpu.item(row) + delta * info.nonzero_cpu
         self.nonzero_memory[row] = self.nonzero_memory.item(row) + delta * info.nonzero_memory
         self.pod_count[row] = self.pod_count.item(row) + delta
+        self.places[row] = self.places.item(row) - delta
         self.counts.add(shape.group, shape.terms, row, delta, live=live)
 
     def _count_port(self, port: HostPort, row: int, delta: int) -> None:
