@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -76,11 +77,23 @@ class NonResource:
             if service is not None:
                 return Response(200, relay=relay_to(self.server.context, service, path, AGGREGATOR))
             return self.openapi.handle(request) or page_not_found()
+        if path == "/bayplan/what-if" and self.server.what_if is not None:
+            return await self._what_if(request, self.server.what_if)
         if head == "bayplan":
             return forwards_page.handle(request, path, self.server.context.services.forwards) or page_not_found()
         if path == "/" or head in ("api", "apis"):
             return self._discover(request, path)
         return page_not_found()
+
+    @staticmethod
+    async def _what_if(
+        request: Request, ask: Callable[[str, bytes, str, bool], Awaitable[tuple[int, bytes]]]
+    ) -> Response:
+        if request.method not in ("GET", "POST"):
+            raise method_not_allowed()
+        explain = bool_parameter(request.query, "explain")
+        code, body = await ask(request.method, request.body, request.query.get("namespace", "default"), explain)
+        return Response(code, body)
 
     async def _metrics(self) -> Response:
         further = self.server.further_metrics

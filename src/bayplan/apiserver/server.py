@@ -128,6 +128,8 @@ class ApiServer:
         """Host and port under which clients find this server."""
         self.further_metrics: Callable[[], Awaitable[bytes]] | None = None
         """What `/metrics` shows besides `metrics`, in the same form: families of other names."""
+        self.what_if: Callable[[str, bytes, str, bool], Awaitable[tuple[int, bytes]]] | None = None
+        """Answers questions to the scheduler by method, body, namespace and whether to explain: status and JSON; None if no scheduler belongs to the server."""
         self.unfinished = set(START)
         """Steps of the start that are still to be made (see `health`)."""
         self.auditor: Auditor | None = None

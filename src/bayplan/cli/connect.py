@@ -12,6 +12,7 @@ import click
 from bayplan.client import Client
 
 if TYPE_CHECKING:
+    from bayplan.client.credentials import Credentials
     from bayplan.support.metrics import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,10 +32,19 @@ def connection_options(function: F) -> F:
 
 def kubeconfig_paths(given: Path | None) -> list[Path]:
     """The kubeconfigs that are meant: the one named, those of `$KUBECONFIG`, or kubectl's own."""
-    if given is not None:
-        return [given]
-    listed = [Path(one) for one in os.environ.get("KUBECONFIG", "").split(os.pathsep) if one]
-    return listed or [Path.home() / ".kube" / "config"]
+    from bayplan.client.kubeconfig import default_paths
+
+    return [given] if given is not None else default_paths(os.environ)
+
+
+def credentials_of(kubeconfig: Path | None, context: str) -> Credentials:
+    """How a live cluster is reached, and as whom. Raises KubeconfigError."""
+    from bayplan.client.in_cluster import is_in_pod, pod_credentials
+    from bayplan.client.kubeconfig import load
+
+    paths = kubeconfig_paths(kubeconfig)
+    is_named = kubeconfig is not None or context or any(one.exists() for one in paths)
+    return pod_credentials(os.environ) if not is_named and is_in_pod(os.environ) else load(paths, context)
 
 
 def connect(
@@ -42,12 +52,8 @@ def connect(
 ) -> Client:
     """A client for a live cluster, whose requests are counted in `metrics`. Raises KubeconfigError."""
     from bayplan.client.http import HttpTransport
-    from bayplan.client.in_cluster import is_in_pod, pod_credentials
-    from bayplan.client.kubeconfig import load
 
-    paths = kubeconfig_paths(kubeconfig)
-    is_named = kubeconfig is not None or context or any(one.exists() for one in paths)
-    credentials = pod_credentials(os.environ) if not is_named and is_in_pod(os.environ) else load(paths, context)
+    credentials = credentials_of(kubeconfig, context)
     transport = HttpTransport(credentials, user_agent=user_agent)
     if metrics is None:
         return Client(transport)

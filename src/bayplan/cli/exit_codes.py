@@ -16,6 +16,7 @@ MEANINGS: Final[dict[str, tuple[type[Failure], str]]] = {
     "bayplan.api.codec.DecodeError": (Unanswerable, ""),
     "bayplan.client.errors.KubeconfigError": (Unanswerable, "; name a kubeconfig with --kubeconfig"),
     "bayplan.client.errors.TransportError": (Unanswerable, "; is the cluster running?"),
+    "bayplan.cluster.asking.AskError": (Unanswerable, ""),
     "bayplan.cluster.manifests.ManifestError": (Unanswerable, ""),
     "bayplan.descheduler.errors.DeschedulerError": (Unanswerable, ""),
     "bayplan.scheduler.errors.SchedulerError": (Unanswerable, ""),

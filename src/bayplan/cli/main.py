@@ -31,6 +31,7 @@ VERBS = {
     "explain": "Say why a pod, workload, claim or node is as it is",
     "snapshot": "Copy a cluster into one file",
     "simulate": "Say what happens to a cluster if something is done to it",
+    "what-if": "Ask a running scheduler where pods would go that are not there",
     "capacity": "Say how many more of a pod fit, and what limits them",
     "consolidate": "Say which nodes can go, and where everything moves",
     "faults": "Let a workload live through faults, and check that all holds",
@@ -60,7 +61,7 @@ VERBS = {
 """Every verb and its one line of help."""
 _PACKAGES = {
     "clusters": "up create list start stop delete kubeconfig logs demo ui store forward",
-    "questions": "explain snapshot simulate capacity consolidate faults compare replay record trace",
+    "questions": "explain snapshot simulate what-if capacity consolidate faults compare replay record trace",
     "components": "apiserver scheduler controller-manager descheduler kubelet network proxy dns csi-controller csi-local node-simulator",
 }
 """Package of `bayplan.cli` -> the verbs whose modules lie in it; the others' lie beside this one."""

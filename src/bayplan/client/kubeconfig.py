@@ -8,8 +8,9 @@ Source of the behaviour: Kubernetes' `client-go/tools/clientcmd`.
 from __future__ import annotations
 
 import base64
+import os
 import ssl
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,6 +49,12 @@ class _Entry(NamedTuple):
             return file.read_bytes()
         except OSError as error:
             raise KubeconfigError(f"{self.file}: {name}: {file}: {error.strerror or error}") from error
+
+
+def default_paths(environment: Mapping[str, str]) -> list[Path]:
+    """The kubeconfigs that are meant if none is named: those of `$KUBECONFIG`, or kubectl's own."""
+    listed = [Path(one) for one in environment.get("KUBECONFIG", "").split(os.pathsep) if one]
+    return listed or [Path.home() / ".kube" / "config"]
 
 
 def load(path: Path | Sequence[Path], context: str = "") -> Credentials:

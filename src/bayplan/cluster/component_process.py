@@ -18,6 +18,7 @@ from bayplan.client.piped import PipedServer
 from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER, Components, SigningCredentials
 from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.settings import ClusterSettings
+from bayplan.cluster.what_if import respond
 from bayplan.support.clock import SystemClock
 from bayplan.support.loop import run_loop
 from bayplan.support.metrics import Registry
@@ -75,6 +76,7 @@ class _Host:
             "start": self._start,
             "metrics": self._rendered,
             "scheduler": self._scheduler,
+            "what-if": self._what_if,
             "stop": self._stop,
         }
         self._pipe.notification_handlers["ping"] = lambda: self._pipe.notify("pong")
@@ -122,6 +124,11 @@ class _Host:
         """The scheduler's queue and latest attempts; None if it does not run."""
         scheduler = self._components.scheduler if self._components is not None else None
         return scheduler.state() if scheduler is not None else None
+
+    async def _what_if(self, body: bytes, namespace: str, explain: bool) -> tuple[int, bytes]:
+        """Where the pods of a question would go (see `what_if.respond`)."""
+        scheduler = self._components.scheduler if self._components is not None else None
+        return await respond(scheduler, body, namespace=namespace, explain=explain)
 
     async def _rendered(self) -> bytes:
         return self._metrics.render()

@@ -12,7 +12,7 @@ from bayplan.client.leader_election import ElectionSettings, EndpointsLock, Lead
 from bayplan.cluster.errors import ClusterError
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
-from bayplan.support.pages import PageServer, metrics_page, ready_page
+from bayplan.support.pages import Handler, PageServer, metrics_page, ready_page
 from bayplan.support.randomness import Randomness
 from bayplan.support.running import wait_for_stop
 
@@ -50,6 +50,10 @@ class HealthServer:
         pages = dict.fromkeys(("/healthz", "/livez"), ready_page(lambda: ""))
         pages["/readyz"] = ready_page(not_ready)
         self._server = PageServer({**pages, "/metrics": metrics_page(metrics)} if serves_metrics else pages)
+
+    def handle(self, path: str, handler: Handler) -> None:
+        """Let something answer the requests for a path."""
+        self._server.handlers[path] = handler
 
     async def start(self, host: str, port: int) -> None:
         """Listen; port 0 means not to. Raises ClusterError."""

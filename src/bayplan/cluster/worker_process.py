@@ -34,6 +34,7 @@ from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.executed_fork_server import start_fork_server
 from bayplan.cluster.fork_server import ForkServer, ForkServerLost
 from bayplan.cluster.settings import ClusterSettings
+from bayplan.cluster.what_if import NO_SCHEDULER
 from bayplan.support.clock import Clock
 from bayplan.support.garbage import collect_seldom
 from bayplan.support.pipe import Pipe, PipeError, open_pipe
@@ -170,6 +171,12 @@ class WorkerProcess:
             return None
         return await self._process.scheduler_state()
 
+    async def what_if(self, body: bytes, namespace: str, explain: bool) -> tuple[int, bytes]:
+        """The scheduler's response to a question (see `what_if.respond`)."""
+        if self._process is None or self._process.silence():
+            return NO_SCHEDULER
+        return await self._process.what_if(body, namespace, explain)
+
     async def close(self) -> None:
         """End the components."""
         if self._watching is None:
@@ -281,6 +288,15 @@ class _ComponentProcess:
         except (PipeError, TimeoutError):
             return None
         return state
+
+    async def what_if(self, body: bytes, namespace: str, explain: bool) -> tuple[int, bytes]:
+        """See WorkerProcess."""
+        assert self._pipe is not None
+        try:
+            code, data = await self._pipe.call("what-if", body, namespace, explain)
+        except PipeError:
+            return NO_SCHEDULER
+        return code, data
 
     async def stop(self) -> None:
         """End the components, and with them the process."""

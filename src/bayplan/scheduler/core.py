@@ -106,7 +106,7 @@ class SchedulerCore:
         }
 
     def _gated_by(self, pod: PodInfo) -> str | None:
-        cycle = self._cycle(pod)
+        cycle = self.cycle_for(pod)
         gate = cycle.profile.gate(pod) if cycle is not None else None
         if cycle is None or gate is None:
             self.held_back.forget(pod)
@@ -115,11 +115,12 @@ class SchedulerCore:
         return gate[0]
 
     def _asked_again(self, pod: PodInfo, plugin: str) -> float | None:
-        cycle = self._cycle(pod)
+        cycle = self.cycle_for(pod)
         gate = cycle.profile.plugins.get(plugin) if cycle is not None else None
         return gate.asked_again(pod) if isinstance(gate, PreEnqueuePlugin) else None
 
-    def _cycle(self, pod: PodInfo) -> Cycle | None:
+    def cycle_for(self, pod: PodInfo) -> Cycle | None:
+        """The cycle of the profile that schedules a pod; None if another scheduler does."""
         return self.cycles.get(pod.pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME)
 
     # Events
@@ -184,7 +185,7 @@ class SchedulerCore:
             return
         queued = self.queue.get(key)
         info = self.snapshot.pod_info(new, pending=True, before=queued.pod if queued is not None else None)
-        if self._cycle(info) is None:
+        if self.cycle_for(info) is None:
             return
         if new.status.nominated_node_name and self._gated_by(info) is None:
             self.nominator.add(info, new.status.nominated_node_name)
@@ -250,7 +251,7 @@ class SchedulerCore:
             queued = self.queue.get(key)
             if queued is None:
                 continue
-            if self._cycle(queued.pod) is not cycle:
+            if self.cycle_for(queued.pod) is not cycle:
                 return self._mixed_gang(cycle, first, queued)
             taken = queued if queued is first else self.queue.take(key)
             if taken is not None:
@@ -297,7 +298,7 @@ class SchedulerCore:
         return tuple(item for item in self.settings.extenders if item.is_interested(pod.shape.spec))
 
     def _cycle_of(self, queued: QueuedPod) -> Cycle:
-        cycle = self._cycle(queued.pod)
+        cycle = self.cycle_for(queued.pod)
         if cycle is None:
             name = queued.pod.pod.spec.scheduler_name
             raise LookupError(f"pod {queued.pod.key} is queued, but no profile has schedulerName {name!r}")
@@ -386,7 +387,7 @@ class SchedulerCore:
     def explain(self, pod: Pod) -> Decision:
         """What would happen to a pod now, with all scores; nothing is changed. LookupError if no profile takes it."""
         info = self.snapshot.pod_info(pod, pending=True)
-        cycle = self._cycle(info)
+        cycle = self.cycle_for(info)
         if cycle is None:
             raise LookupError(f"no profile has schedulerName {pod.spec.scheduler_name!r}")
         return cycle.decide(info, explain=True)

@@ -15,7 +15,6 @@ import msgspec
 
 from bayplan.api import codec
 from bayplan.api.types.core_v1 import Node, Pod
-from bayplan.scheduler.binding_cycle import BindingCycle
 from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.configuration.settings import SchedulerSettings, load
 from bayplan.scheduler.cycle import Choice, Cycle, FirstByName
@@ -32,6 +31,7 @@ from bayplan.scheduler.snapshot.catalog import KINDS
 from bayplan.scheduler.snapshot.gangs import group_key
 from bayplan.scheduler.snapshot.pods import PodInfo, is_ended, pod_key
 from bayplan.scheduler.snapshot.snapshot import Snapshot
+from bayplan.scheduler.tentative import TentativePlacements
 
 Objects = Mapping[str, Iterable[Any]] | Iterable[Any]
 Config = SchedulerSettings | Mapping[str, Any] | str | None
@@ -115,8 +115,7 @@ class Planner:
             for profile in self.settings.profiles
         }
         self._waiting: list[Pod] = []
-        self._binding_cycles: dict[str, BindingCycle] = {}
-        """Those of settled pods for which plugins have reserved something."""
+        self._placements = TentativePlacements(self.snapshot, self.nominator)
         for kind, obj in _by_kind(objects):
             self.add(kind, obj)
         self._nominate_waiting()
@@ -186,31 +185,16 @@ class Planner:
 
         If a plugin refuses, the decision is one of no node from then on.
         """
-        node_name = decision.names[decision.row]
-        self.nominator.remove(info.key)
-        self.snapshot.place(info, node_name)
-        plugin_plan = cycle.profile.plugin_plan(info.shape)
-        if plugin_plan.reserve:
-            binding_cycle = BindingCycle(plugin_plan, cycle.state_of(info.shape), info, node_name, cycle.profile)
-            failure = binding_cycle.reserve()
-            self._binding_cycles[info.key] = binding_cycle
-            if failure is not None:
-                self.take_back(info.key)
-                decision.refuse(failure)
-            else:
-                binding_cycle.conclude()
+        self._placements.place(cycle, info, decision)
 
     def take_back(self, key: str) -> None:
         """Undo `settle`: count a pod no more, and let plugins give back what they reserved for it. Last settled, first undone."""
-        self.snapshot.remove_pod(key)
-        binding_cycle = self._binding_cycles.pop(key, None)
-        if binding_cycle is not None:
-            binding_cycle.undo()
+        self._placements.take_back(key)
 
     def remove(self, key: str) -> None:
         """Take a pod away (`namespace/name`), wherever it is. What was bound for it, such as volumes, stays bound; devices are freed."""
         info = self.snapshot.remove_pod(key)
-        self._binding_cycles.pop(key, None)
+        self._placements.forget(key)
         if info is not None:
             forget_user(self.snapshot, info)
         if info is not None and info.pod.spec.scheduling_group is not None:

@@ -34,6 +34,7 @@ from bayplan.scheduler.framework.verdicts import ActionError, Status
 from bayplan.scheduler.gang_cycle import GroupResult
 from bayplan.scheduler.metrics import SchedulerMetrics
 from bayplan.scheduler.profile import DEFAULT_BINDER
+from bayplan.scheduler.questions.service import PlacementQuestions
 from bayplan.scheduler.reporting import Reporter
 from bayplan.scheduler.snapshot.catalog import KINDS
 from bayplan.support.clock import Clock
@@ -94,6 +95,7 @@ class SchedulerService:
         self._http = HttpDoor()
         self._extenders = ExtenderCalls(self.core, transport or self._http, self._changed)
         self._attempts = AttemptLog(clock)
+        self.questions = PlacementQuestions(self.core, self._extenders, clock, metrics)
         self._absent: set[str] = set()
         """Kinds that the server does not have, or does not let us read."""
         self._making_room = asyncio.Semaphore(_MAKING_ROOM)
@@ -120,10 +122,12 @@ class SchedulerService:
                     self._follow(kind)
                 self.informers.start()
                 await self.informers.wait_for_sync()
+                self.questions.knows_the_cluster = True
                 for name, recorder in self.recorders.items():
                     tasks.spawn(f"events {name}", recorder.run())
                 await self._schedule()
             finally:
+                self.questions.knows_the_cluster = False
                 await self.informers.stop()
                 await self._http.close()
                 self.evictions.close()

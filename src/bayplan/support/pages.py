@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from aiohttp import web
 
@@ -10,6 +10,8 @@ from bayplan.support.memo_metrics import memo_metrics
 from bayplan.support.metrics import CONTENT_TYPE, Registry
 
 Page = Callable[[], web.Response]
+Handler = Callable[[web.BaseRequest], Awaitable[web.Response]]
+"""Answers requests that have more to say than a path."""
 
 
 class PageServer:
@@ -17,6 +19,8 @@ class PageServer:
 
     def __init__(self, pages: Mapping[str, Page]) -> None:
         self._pages = pages
+        self.handlers: dict[str, Handler] = {}
+        """More of them, by their paths."""
         self._runner: web.ServerRunner | None = None
 
     async def start(self, host: str, port: int) -> int:
@@ -38,6 +42,9 @@ class PageServer:
             self._runner = None
 
     async def _handle(self, request: web.BaseRequest) -> web.Response:
+        handler = self.handlers.get(request.path)
+        if handler is not None:
+            return await handler(request)
         page = self._pages.get(request.path)
         return page() if page is not None else web.Response(status=404, text="404 page not found\n")
 

@@ -59,11 +59,13 @@ def run(
     v: int,
     configured: Mapping[str, Any] | None = None,
     serves_metrics: bool = True,
+    pages: Callable[[Any, Any, Any], Mapping[str, Any]] | None = None,
     **election_flags: Any,
 ) -> None:
     """Run a component until SIGINT or SIGTERM. `make` gets client, clock, randomness and metrics and returns something with `run()`.
 
-    configured: `leaderElection` of the component's configuration; flags go before it. Raises Failure.
+    configured: `leaderElection` of the component's configuration; flags go before it. pages: gets component, client and clock, and returns what answers requests
+    beside health and metrics, by path. Raises Failure.
     """
     from bayplan.client.leader_election import LeadershipLost
     from bayplan.cluster.errors import ClusterError
@@ -90,6 +92,8 @@ def run(
         health = HealthServer(metrics, serves_metrics=serves_metrics)
         await health.start(bind_address, secure_port)
         component = make(client, clock, randomness, metrics)
+        for path, handler in (pages(component, client, clock) if pages is not None else {}).items():
+            health.handle(path, handler)
         click.echo(f"started: {name}")
         await run_component(
             client,

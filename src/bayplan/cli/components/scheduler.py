@@ -27,7 +27,13 @@ def command(config: Path | None, **options: Any) -> None:
 
         return SchedulerService(client, clock=clock, randomness=randomness, metrics=metrics, config=config)
 
-    component.run("kube-scheduler", make, configured=_election_in(config), **options)
+    def pages(scheduler: Any, client: Any, clock: Any) -> Mapping[str, Any]:
+        from bayplan.client.reviews import AccessReviews
+        from bayplan.cluster.what_if_page import PATH, WhatIfPage
+
+        return {PATH: WhatIfPage(scheduler, AccessReviews(client, clock)).handle}
+
+    component.run("kube-scheduler", make, configured=_election_in(config), pages=pages, **options)
 
 
 def _election_in(config: Path | None) -> Mapping[str, Any]:

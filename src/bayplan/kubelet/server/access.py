@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
-from dataclasses import dataclass
 from typing import Any, Final
 
 from aiohttp import web
 
-from bayplan.api.errors import ApiError
-from bayplan.api.types import authentication_v1, authorization_v1
+from bayplan.api.types import authorization_v1
 from bayplan.client import Client
-from bayplan.client.errors import TransportError
+from bayplan.client.reviews import ANONYMOUS, AccessReviews, Caller, ReviewFailedError
 from bayplan.kubelet.configuration import KubeletConfiguration
 from bayplan.support.clock import Clock
 
 logger = logging.getLogger(__name__)
 
-_REMEMBERED = 4096
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _FINE: Final = (("/pods", "pods"), ("/healthz", "healthz"), ("/configz", "configz"), ("/runningpods", "pods"))
 """Paths for which a right of their own is enough, besides that to everything."""
@@ -30,18 +26,6 @@ _SUBRESOURCES: Final = (
     ("/statusz", "statusz"),
     ("/flagz", "configz"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who asks."""
-
-    name: str
-    uid: str = ""
-    groups: tuple[str, ...] = ()
-
-
-ANONYMOUS = Caller("system:anonymous", groups=("system:unauthenticated",))
 
 
 def subresources(path: str) -> tuple[str, ...]:
@@ -67,12 +51,16 @@ class Access:
     """Checks requests; answers of the API server are kept for as long as the configuration says."""
 
     def __init__(self, client: Client, configuration: KubeletConfiguration, node_name: str, clock: Clock) -> None:
-        self._client = client
         self._configuration = configuration
         self._node_name = node_name
-        self._clock = clock
-        self._callers: OrderedDict[str, tuple[float, Caller | None]] = OrderedDict()
-        self._allowed: OrderedDict[tuple[str, tuple[str, ...], str, str], tuple[float, bool]] = OrderedDict()
+        webhook = configuration.authorization.webhook
+        self._reviews = AccessReviews(
+            client,
+            clock,
+            token_seconds=configuration.authentication.webhook.cache_ttl,
+            allowed_seconds=webhook.cache_authorized_ttl,
+            refused_seconds=webhook.cache_unauthorized_ttl,
+        )
 
     async def check(self, request: web.BaseRequest) -> Caller:
         """Who asks. Raises AccessDeniedError."""
@@ -100,44 +88,22 @@ class Access:
         return ANONYMOUS if authentication.anonymous.enabled else None
 
     async def _reviewed(self, token: str) -> Caller | None:
-        now = self._clock.monotonic()
-        known = self._callers.get(token)
-        if known is not None and known[0] > now:
-            return known[1]
-        review = authentication_v1.TokenReview(spec=authentication_v1.TokenReviewSpec(token=token))
         try:
-            status = (await self._client.create(review)).status
-        except (ApiError, TransportError) as error:
+            return await self._reviews.caller_of(token)
+        except ReviewFailedError as error:
             logger.error("a token cannot be reviewed: %s", error)
             raise AccessDeniedError(401, "Unauthorized") from None
-        user = status.user
-        groups = dict.fromkeys((*user.groups, "system:authenticated"))
-        caller = Caller(user.username, user.uid, tuple(groups)) if status.authenticated else None
-        _keep(self._callers, token, (now + self._configuration.authentication.webhook.cache_ttl, caller))
-        return caller
 
     async def _may(self, caller: Caller, verb: str, subresource: str) -> bool:
-        now = self._clock.monotonic()
-        key = (caller.name, caller.groups, verb, subresource)
-        known = self._allowed.get(key)
-        if known is not None and known[0] > now:
-            return known[1]
         attributes = authorization_v1.ResourceAttributes(
             verb=verb, version="v1", resource="nodes", subresource=subresource, name=self._node_name
         )
-        spec = authorization_v1.SubjectAccessReviewSpec(
-            user=caller.name, uid=caller.uid, groups=caller.groups, resource_attributes=attributes
-        )
         try:
-            status = (await self._client.create(authorization_v1.SubjectAccessReview(spec=spec))).status
-        except (ApiError, TransportError) as error:
+            return await self._reviews.may(caller, attributes)
+        except ReviewFailedError as error:
             logger.error("rights of %s cannot be asked for: %s", caller.name, error)
             text = f"Authorization error (user={caller.name}, verb={verb}, resource=nodes, subresource={subresource})"
             raise AccessDeniedError(500, text) from None
-        webhook = self._configuration.authorization.webhook
-        seconds = webhook.cache_authorized_ttl if status.allowed else webhook.cache_unauthorized_ttl
-        _keep(self._allowed, key, (now + seconds, status.allowed))
-        return status.allowed
 
 
 def caller_of(certificate: dict[str, Any]) -> Caller:
@@ -146,10 +112,3 @@ def caller_of(certificate: dict[str, Any]) -> Caller:
     name = next((value for key, value in names if key == "commonName"), "")
     groups = tuple(value for key, value in names if key == "organizationName")
     return Caller(name, groups=(*groups, "system:authenticated"))
-
-
-def _keep(cache: OrderedDict[Any, Any], key: Any, value: Any) -> None:
-    cache[key] = value
-    cache.move_to_end(key)
-    if len(cache) > _REMEMBERED:
-        cache.popitem(last=False)

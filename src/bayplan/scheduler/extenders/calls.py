@@ -9,13 +9,24 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TypeVar
 
 from bayplan.scheduler.core import Outcome, SchedulerCore
-from bayplan.scheduler.extenders.protocol import Answer, Call, ExtenderError, ExtenderTransport, bind_call, read_bind
+from bayplan.scheduler.extenders.protocol import (
+    Answer,
+    Call,
+    ExtenderError,
+    ExtenderTransport,
+    Questions,
+    bind_call,
+    read_bind,
+)
 from bayplan.scheduler.framework.verdicts import ActionError
 from bayplan.scheduler.snapshot.pods import PodInfo
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class ExtenderCalls:
@@ -25,6 +36,7 @@ class ExtenderCalls:
         self._core = core
         self._transport = transport
         self._changed = changed
+        self._lock = asyncio.Lock()
         self._kept: list[Callable[[], None]] | None = None
         """What is to be told to the core, while extenders are being asked; None otherwise."""
         self.prioritizing = 0
@@ -44,19 +56,23 @@ class ExtenderCalls:
 
     async def attempt(self) -> Outcome | None:
         """One attempt of the core, with the questions that it has."""
-        steps, answers = self._core.attempt(), list[Answer]()
-        try:
-            calls = next(steps)
-            while True:
-                self._kept = self._kept if self._kept is not None else []
-                answers = await asyncio.gather(*(self._ask(call) for call in calls))
-                calls = steps.send(answers)
-        except StopIteration as finished:
-            outcome: Outcome | None = finished.value
-        finally:
-            steps.close()
-            self._hand_over()
-        return outcome
+        return await self.run(self._core.attempt())
+
+    async def run(self, steps: Questions[T]) -> T:
+        """The result of steps of the core, with the questions that they have. One after the other: the core can be in one only. Raises what they raise."""
+        async with self._lock:
+            try:
+                calls = next(steps)
+                while True:
+                    self._kept = self._kept if self._kept is not None else []
+                    answers: list[Answer] = await asyncio.gather(*(self._ask(call) for call in calls))
+                    calls = steps.send(answers)
+            except StopIteration as finished:
+                result: T = finished.value
+            finally:
+                steps.close()
+                self._hand_over()
+            return result
 
     def _hand_over(self) -> None:
         """Nobody is being asked any more."""
