@@ -124,6 +124,15 @@ class Health:
             return _failed(f"internal server error: {problem}\n")
         return Response(200, b"ok", TEXT)
 
+    def paths(self) -> list[str]:
+        """The paths of all checks."""
+        kinds = ("healthz", "livez", "readyz")
+        return [path for kind in kinds for path in (f"/{kind}", *(f"/{kind}/{name}" for name in self._checks_of(kind)))]
+
+    def reset_indicators(self) -> None:
+        """Count anew how often each check passed."""
+        self._indicators.reset()
+
     def indicators(self) -> bytes:
         """`/metrics/slis`: the result of each check when it was last looked at, and how often it was which."""
         return self._indicators.render()

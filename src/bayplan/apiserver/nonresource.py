@@ -14,13 +14,15 @@ from bayplan.apiserver import openid
 from bayplan.apiserver.aggregation.forwarding import relay_to
 from bayplan.apiserver.aggregation.probing import AGGREGATOR
 from bayplan.apiserver.discovery.documents import Discovery
-from bayplan.apiserver.flow_control.dumps import dump
+from bayplan.apiserver.flow_control.dumps import ROOT, dump
 from bayplan.apiserver.health import Health
 from bayplan.apiserver.openapi.documents import OpenApi
+from bayplan.apiserver.profiles import profile_page
 from bayplan.apiserver.reads.negotiation import JSON, OFFERED, check_produced, negotiate_document
 from bayplan.apiserver.reads.representation import in_form
 from bayplan.apiserver.requests import TEXT, Request, Response, bool_parameter
 from bayplan.apiserver.routing import forwards_page
+from bayplan.apiserver.zpages import flagz, statusz
 from bayplan.support.memo_metrics import memo_metrics
 from bayplan.support.metrics import CONTENT_TYPE
 
@@ -29,6 +31,19 @@ if TYPE_CHECKING:
 
 _GROUP_PARTS = 3
 """Parts of `/apis/GROUP`: that and what is above it are answered to any method and without a router."""
+_OTHER_PATHS = (
+    "/.well-known/openid-configuration",
+    "/flagz",
+    "/metrics",
+    "/metrics/slis",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/openapi/v3/",
+    "/openid/v1/jwks",
+    "/statusz",
+    "/version",
+)
+"""Paths in the index besides those of discovery and health."""
 _AGGREGATED = {"Vary": "Accept", "Cache-Control": "public"}
 
 
@@ -42,6 +57,7 @@ class NonResource:
 
     def __init__(self, server: ApiServer) -> None:
         self.server = server
+        self._started = server.context.clock.now()
         self._health = Health(server)
         self.discovery = Discovery(server.context.kinds, server.context.aggregated)
         self.openapi = OpenApi(server.context.kinds, server.context.aggregated, server.context.settings.feature_gates)
@@ -49,10 +65,11 @@ class NonResource:
     async def handle(self, request: Request) -> Response:
         """The answer. Raises ApiError."""
         path = request.path.rstrip("/") or "/"
-        if path == "/index.html":
-            path = "/"
         if path[0] != "/":
             return page_not_found()
+        page = await self._page(request)
+        if page is not None:
+            return page
         head = path.split("/", 2)[1]
         if head in ("healthz", "livez", "readyz"):
             found = None if request.path.endswith("/") else self._health.handle(request, path)
@@ -62,13 +79,6 @@ class NonResource:
                 raise method_not_allowed()
             check_produced(request.accept, (JSON,))
             return Response(200, msgspec.json.format(msgspec.json.encode(version_info()), indent=2), is_final=True)
-        if head == "debug" and self.server.gate is not None:
-            details = bool_parameter(request.query, "includeRequestDetails")
-            return dump(self.server.gate, path, details=details) or page_not_found()
-        if path == "/metrics/slis":
-            return Response(200, self._health.indicators(), CONTENT_TYPE)
-        if path == "/metrics":
-            return await self._metrics()
         if head in (".well-known", "openid"):
             issuer = self.server.context.service_accounts.issuer
             return openid.handle(request, path, issuer, self.server.address) or page_not_found()
@@ -81,7 +91,7 @@ class NonResource:
             return await self._what_if(request, self.server.what_if)
         if head == "bayplan":
             return forwards_page.handle(request, path, self.server.context.services.forwards) or page_not_found()
-        if path == "/" or head in ("api", "apis"):
+        if head in ("api", "apis"):
             return self._discover(request, path)
         return page_not_found()
 
@@ -95,12 +105,52 @@ class NonResource:
         code, body = await ask(request.method, request.body, request.query.get("namespace", "default"), explain)
         return Response(code, body)
 
-    async def _metrics(self) -> Response:
+    async def _page(self, request: Request) -> Response | None:
+        """The answer of paths that are taken as they are written and answer any method; None for others. Raises ApiError."""
+        path, context = request.path, self.server.context
+        if path in ("/", "/index.html"):
+            body = msgspec.json.format(msgspec.json.encode({"paths": self._paths()}), indent=2)
+            return Response(200, body, JSON, is_final=True)
+        if path == "/metrics":
+            return await self._metrics(request)
+        if path == "/metrics/slis":
+            if request.method == "DELETE":
+                self._health.reset_indicators()
+                return Response(200, b"metrics reset\n", TEXT)
+            return Response(200, self._health.indicators(), CONTENT_TYPE, self._process_start)
+        if path == "/flagz":
+            return flagz(request.accept, context.settings.flags, context.randomness)
+        if path == "/statusz":
+            return statusz(request.accept, self._started, context.clock.now(), self._paths(), context.randomness)
+        if path == "/debug" or path.startswith("/debug/"):
+            return await self._debug(request)
+        return None
+
+    def _paths(self) -> list[str]:
+        """The index at `/`."""
+        return sorted((*self.discovery.paths(), *self._health.paths(), *_OTHER_PATHS))
+
+    async def _debug(self, request: Request) -> Response:
+        if self.server.gate is not None and request.path.startswith(ROOT):
+            details = bool_parameter(request.query, "includeRequestDetails")
+            return dump(self.server.gate, request.path, details=details) or page_not_found()
+        context = self.server.context
+        page = await profile_page(request, context.clock) if context.settings.profiling else None
+        return page or page_not_found()
+
+    @property
+    def _process_start(self) -> dict[str, str]:
+        return {"Process-Start-Time-Unix": str(int(self._started))}
+
+    async def _metrics(self, request: Request) -> Response:
+        if request.method == "DELETE":
+            self.server.metrics.reset()
+            return Response(200, b"metrics reset\n", TEXT)
         further = self.server.further_metrics
         if self.server.gate is not None:
             self.server.gate.update_metrics()
         text = self.server.metrics.render() + memo_metrics() + (await further() if further is not None else b"")
-        return Response(200, text, CONTENT_TYPE)
+        return Response(200, text, CONTENT_TYPE, self._process_start)
 
     def _discover(self, request: Request, path: str) -> Response:
         found = self.discovery.find(path, request.accept)
@@ -117,8 +167,6 @@ class NonResource:
         body, media_type = found
         if media_type != JSON:
             return Response(200, body, media_type, dict(_AGGREGATED))
-        if path == "/":
-            return Response(200, body, JSON)
         if is_routed:
             check_produced(request.accept, OFFERED)
         wanted = negotiate_document(request.accept)

@@ -96,6 +96,10 @@ class ApiServerSettings:
         "ExternalIP",
     )
     """Which address of a node its kubelet is reached at: the first of these that the node has."""
+    flags: Mapping[str, str] = field(default_factory=dict)
+    """The flags of the program, by name without dashes, as `/flagz` shows them."""
+    profiling: bool = True
+    """Whether `/debug/pprof/` and `/debug/flags/` are served."""
     audit: AuditSettings | None = None
     """The audit log; None if there is none."""
     max_object_bytes: int = 1536 * 1024

@@ -88,6 +88,13 @@ def set_up_logging(*, verbosity: int = 2, form: Form = "text", stream: TextIO | 
     threading.excepthook = _log_thread_crash
 
 
+def change_verbosity(verbosity: int) -> None:
+    """Log as much as after `set_up_logging` with this verbosity, from now on."""
+    global _verbosity
+    _verbosity = verbosity
+    logging.getLogger().setLevel(level_of_verbosity(verbosity))
+
+
 def _log_thread_crash(crash: threading.ExceptHookArgs) -> None:
     name = crash.thread.name if crash.thread is not None else "a thread"
     if crash.exc_value is not None:

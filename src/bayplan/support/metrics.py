@@ -92,6 +92,11 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
+    def reset(self) -> None:
+        """Forget all observations."""
+        self.counts[:] = [0] * len(self.counts)
+        self.sum = 0.0
+
     def quantile(self, fraction: float) -> float:
         """The bound below which `fraction` of the observations lie; infinity above the last bound, 0 without
         observations."""
@@ -170,6 +175,15 @@ class Registry:
                 f"not a {family.kind} with {family.label_names}"
             )
         return known
+
+    def reset(self) -> None:
+        """Let counters and histograms begin anew. Gauges say how things are, and keep saying it."""
+        for family in self._families.values():
+            for child in family.children.values():
+                if isinstance(child, Histogram):
+                    child.reset()
+                elif isinstance(child, Counter):
+                    child.value = 0.0
 
     def render(self) -> bytes:
         """Everything in Prometheus' text format (`CONTENT_TYPE`)."""

@@ -68,8 +68,6 @@ class Discovery:
         return merged_groups(own, services, [group for group in own if not self.kinds.has_built_in_group(group)])
 
     def _document(self, parts: list[str], groups: dict[str, list[str]]) -> dict[str, Any] | None:
-        if parts == [""]:
-            return {"paths": self.paths(groups)}
         if parts == ["api"]:
             server = {"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:443"}
             return {"kind": "APIVersions", "versions": groups[""], "serverAddressByClientCIDRs": [server]}
@@ -84,22 +82,13 @@ class Discovery:
             return self._resources(parts[1], parts[2])
         return None
 
-    def paths(self, groups: dict[str, list[str]]) -> list[str]:
-        """The index at `/`."""
+    def paths(self) -> list[str]:
+        """Paths of discovery, sorted."""
+        groups = self._groups()
         found = ["/api", *(f"/api/{version}" for version in groups[""]), "/apis", "/apis/"]
         for group in sorted(group for group in groups if group):
             found += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in sorted(groups[group]))]
-        return [
-            *found,
-            "/healthz",
-            "/livez",
-            "/metrics",
-            "/openapi/v2",
-            "/openapi/v3",
-            "/openapi/v3/",
-            "/readyz",
-            "/version",
-        ]
+        return found
 
     def _group(self, group: str, versions: list[str]) -> dict[str, Any]:
         rows = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]

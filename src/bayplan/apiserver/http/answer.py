@@ -45,9 +45,11 @@ def simple_response_bytes(
     end = b"\n" if body[:1] == b"{" else b""
     flow = response.flow
     head = _head(response.code, flow.head if flow is not None else b"")
-    if response.audit_id:
-        head = head.replace(b"\r\n", b"\r\nAudit-Id: %b\r\n" % response.audit_id.encode(), 1)
-    return b"%b%d\r\n%b%b%b" % (head, len(body) + len(end), _date(floor(now)), body, end)
+    length = len(body) + len(end)
+    return b"%b%b\r\nContent-Length: %d\r\n%b%b%b" % (
+        *(head, response.audit_id.encode(), length),
+        *(_date(floor(now)), body, end),
+    )
 
 
 def with_close(data: bytes) -> bytes:
@@ -105,7 +107,7 @@ class LastResponse(SimpleResponse):
 def _head(status: int, flow: bytes) -> bytes:
     """flow: headers that say what priority and fairness made of the request."""
     first = f"HTTP/1.1 {status} {responses.get(status, '')}\r\nContent-Type: {JSON}\r\n".encode()
-    return first + flow + b"Cache-Control: no-cache, private\r\nContent-Length: "
+    return first + flow + b"Cache-Control: no-cache, private\r\nAudit-Id: "
 
 
 @functools.lru_cache(maxsize=4)

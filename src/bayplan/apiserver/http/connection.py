@@ -64,6 +64,9 @@ class ApiHandler(Protocol):
     def answer(self, request: Request) -> Awaitable[Response]:
         """Answer a request."""
 
+    def named(self, response: Response) -> Response:
+        """The response with the name under which clients and the audit log know its request."""
+
     def abandon(self, request: Request) -> None:
         """The client of a request that is not answered has gone."""
 
@@ -301,7 +304,7 @@ class Connection(RequestHandler):
                 response.not_relayed()
             return
         now = self._handler.now()
-        simple = simple_response_bytes(request, response, transport, now)
+        simple = simple_response_bytes(request, self._handler.named(response), transport, now)
         if simple is None:
             self._answered = request, response
             end = data.find(b"\r\n\r\n")

@@ -15,6 +15,7 @@ from aiohttp.web_protocol import RequestPayloadError
 from multidict import CIMultiDict
 
 from bayplan.api.errors import ApiError, failure, request_too_large, unauthorized
+from bayplan.apiserver.audit.events import printable
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authentication.authenticator import Unfinished
 from bayplan.apiserver.authentication.client_certificates import ClientCertificates
@@ -229,6 +230,12 @@ class HttpServer:
         finally:
             self.in_flight.leave(changes)
 
+    def named(self, response: Response) -> Response:
+        """See ApiHandler."""
+        if not response.audit_id:
+            response.audit_id = self.server.context.randomness.uuid4()
+        return response
+
     def abandon(self, request: Request) -> None:
         """See ApiHandler."""
         if self.server.gate is not None:
@@ -262,8 +269,11 @@ class HttpServer:
             if self.is_draining and (refusal := refusal_while_draining(request, self.server.context.settings)):
                 return _plain(await self._noted(http, connection, refusal))
             response = await self.answer(request)
+            if self.server.auditor is None and (given := http.headers.get(_AUDIT_ID)):
+                response.audit_id = printable(given)
         else:
             request, response = answered
+        self.named(response)
         connection.is_long_running = response.watcher is not None or response.relay is not None
         if response.watcher is not None:
             return await self._watches.serve(http, _headers(response), response.watcher)
@@ -298,7 +308,8 @@ class HttpServer:
         """The answer to a request that the server does not see, noted in the audit log if there is one."""
         auditor = self.server.auditor
         if auditor is None:
-            return response
+            response.audit_id = printable(http.headers.get(_AUDIT_ID, ""))
+            return self.named(response)
         head, path = self.identities.head(http.headers), unquote(http.raw_path.partition("?")[0])
         found = ANONYMOUS if response.code == HTTPStatus.UNAUTHORIZED else self.identities.user(connection, head, path)
         user = await self.identities.finish(found) if isinstance(found, Unfinished) else found

@@ -99,6 +99,11 @@ def _negotiate(accept: str, plain_types: Sequence[str]) -> Form:
     raise not_acceptable(OFFERED)
 
 
+def clauses_by_quality(accept: str) -> list[tuple[str, dict[str, str]]]:
+    """Media types that a client takes, each with its parameters, the most wanted first."""
+    return [_parse(clause) for clause in _by_quality(accept)]
+
+
 def _by_quality(accept: str) -> list[str]:
     clauses = [clause.strip() for clause in accept.split(",") if clause.strip()]
     return sorted(clauses, key=lambda clause: -_quality(_parse(clause)[1].get("q", "")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ from bayplan.cli.flags.audit_flags import audit_options
 from bayplan.cli.flags.authentication_flags import authentication_options
 from bayplan.cli.flags.authorization_flags import authorization_options
 from bayplan.cli.flags.etcd_flags import EtcdFlags, etcd_options
-from bayplan.cli.flags.kube_command import KubeCommand
+from bayplan.cli.flags.kube_command import KubeCommand, flag_values
 from bayplan.cli.flags.kube_flag_tables import API_SERVER
 from bayplan.cli.flags.kube_flags import api_server_settings
 from bayplan.cli.flags.serving_flags import ServingFlags, serving_options
@@ -174,6 +175,15 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     help="Whether a server that stops goes on listening until all requests are answered, and answers new ones with 429.",
 )
 @click.option(
+    "--profiling",
+    default="true",
+    show_default=True,
+    is_flag=False,
+    flag_value="true",
+    metavar="BOOL",
+    help="Whether profiles are served at /debug/pprof/, and the verbosity of the log can be changed at /debug/flags/v.",
+)
+@click.option(
     "--simulated-webhooks",
     type=click.Choice(("skip", "fail")),
     default="skip",
@@ -249,6 +259,8 @@ def command(
     flags += [f"--oidc-required-claim={one}" for one in oidc_required_claim]
     flags += [f"--anonymous-auth={str(anonymous_auth).lower()}"] if anonymous_auth is not None else []
     api, tokens, anonymous = api_server_settings(flags)
+    given = flag_values(click.get_current_context())
+    api = replace(api, flags=given)
     settings = ClusterSettings(
         store=etcd.url or store,
         etcd=etcd.options,

@@ -10,6 +10,8 @@ from bayplan.cli.flags.feature_gates import gates_of, gates_without_effect
 from bayplan.cli.flags.kube_flag_tables import FlagTable
 
 _GATES: Final = "feature-gates"
+_TAKEN: Final = "bayplan.flags.taken"
+"""Where a context keeps flags that were given and are no options."""
 _EPILOG: Final = (
     "All other flags of the Kubernetes program are known too: those that mean nothing here are taken with a note, "
     "those that are not supported are refused with the reason. --feature-gates takes the gates of this version."
@@ -41,7 +43,7 @@ class KubeCommand(click.Command):
 
     def _own_arguments(self, ctx: click.Context, words: list[str]) -> list[str]:
         """The arguments that are options of this command, written so that they are read as Go programs read them. Raises UsageError."""
-        options, own, ignored = self._options(), [], {}
+        options, own, ignored, taken = self._options(), [], {}, {}
         others = {*self.flags(), *self.table.former}
         rest = iter(words)
         for word in rest:
@@ -61,10 +63,12 @@ class KubeCommand(click.Command):
             elif name in others:
                 if not equals:
                     value = "true" if name in self.table.switches else next(rest, "")
+                taken[name] = value
                 if why := self._why_without_effect(ctx, name, value):
                     ignored[name] = why
             else:
                 own.append(word)
+        ctx.meta[_TAKEN] = taken
         for name, why in ignored.items():
             click.echo(f"bayplan: note: --{name} has no effect: {why}", err=True)
         return own
@@ -83,6 +87,25 @@ class KubeCommand(click.Command):
             values = " or ".join(repr(one) for one in table.fixed[name])
             raise click.UsageError(f"--{name}={value} is not supported: it can only be {values}", ctx)
         return table.without_effect.get(name, "")
+
+
+def flag_values(ctx: click.Context) -> dict[str, str]:
+    """What the flags of a command are set to, by name without dashes: its options with their defaults, and others that were given. Values as Go writes them."""
+    options = {
+        name.removeprefix("--"): ctx.params.get(one.name or "")
+        for one in ctx.command.params
+        for name in one.opts
+        if name.startswith("--")
+    }
+    return {**{name: _go_text(value) for name, value in options.items()}, **ctx.meta.get(_TAKEN, {})}
+
+
+def _go_text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"[{','.join(map(str, value))}]" if isinstance(value, tuple | list) else str(value)
 
 
 def _is_switch(option: click.Parameter) -> bool:

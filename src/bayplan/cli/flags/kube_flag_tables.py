@@ -72,7 +72,8 @@ _CLIENT: Final[Reasons] = {
 }
 API_SERVER: Final = _table(
     without_effect={
-        **_EVERYWHERE,
+        **{reason: names for reason, names in _EVERYWHERE.items() if "profiling" not in names},
+        "waits for locks are not measured, and profiles are served on --secure-port": "contention-profiling? debug-socket-path",
         "all objects are kept in memory beside the store": "watch-cache? watch-cache-sizes default-watch-cache-size",
         "privileged containers are for Pod Security to refuse": "allow-privileged?",
         "connections are not slowed down": "max-connection-bytes-per-sec",
