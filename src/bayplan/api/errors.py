@@ -270,14 +270,19 @@ def _resource(plural: str, group: str) -> str:
 def not_found_error(plural: str, group: str, name: str) -> ApiError:
     """404: there is no such object."""
     return failure(
-        404, "NotFound", f'{_resource(plural, group)} "{name}" not found', name=name, group=group, kind=plural
+        404, "NotFound", f"{_resource(plural, group)} {quoted(name)} not found", name=name, group=group, kind=plural
     )
 
 
 def already_exists(plural: str, group: str, name: str) -> ApiError:
     """409: the name is taken."""
     return failure(
-        409, "AlreadyExists", f'{_resource(plural, group)} "{name}" already exists', name=name, group=group, kind=plural
+        409,
+        "AlreadyExists",
+        f"{_resource(plural, group)} {quoted(name)} already exists",
+        name=name,
+        group=group,
+        kind=plural,
     )
 
 
@@ -286,7 +291,7 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 def conflict(plural: str, group: str, name: str, detail: str = MODIFIED) -> ApiError:
     """409: somebody else was faster, or a precondition does not hold."""
-    message = f'Operation cannot be fulfilled on {_resource(plural, group)} "{name}": {detail}'
+    message = f"Operation cannot be fulfilled on {_resource(plural, group)} {quoted(name)}: {detail}"
     return failure(409, "Conflict", message, name=name, group=group, kind=plural)
 
 
@@ -320,7 +325,7 @@ def invalid_object(
     text = unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
     shown = f"{kind}.{group}" if group else kind
     return failure(
-        422, "Invalid", f'{shown} "{name}" is invalid: {text}', name=name, group=group, kind=kind, causes=causes
+        422, "Invalid", f"{shown} {quoted(name)} is invalid: {text}", name=name, group=group, kind=kind, causes=causes
     )
 
 
@@ -328,7 +333,7 @@ def forbidden_error(plural: str, group: str, name: str, detail: str) -> ApiError
     """403: authorization or admission says no."""
     if not plural:
         return failure(403, "Forbidden", f"forbidden: {detail}")
-    shown = f'{_resource(plural, group)} "{name}"' if name else _resource(plural, group)
+    shown = f"{_resource(plural, group)} {quoted(name)}" if name else _resource(plural, group)
     return failure(403, "Forbidden", f"{shown} is forbidden: {detail}", name=name, group=group, kind=plural)
 
 

@@ -334,7 +334,12 @@ class Call:
     def other_type(self, given_version: str, given_kind: str, kind_name: str, api_version: str) -> str:
         """Why something of a type that it says it has is not of the one that is wanted."""
         given_kind, given_version = given_kind or kind_name, given_version or api_version
-        if self.context.kinds.of_kind(given_version, given_kind) is None:
+        kinds = self.context.kinds
+        item = given_kind.removesuffix("List")  # lists are registered too, that of anything in `v1`
+        is_list = item != given_kind and (
+            (given_version, given_kind) == ("v1", "List") or kinds.of_kind(given_version, item) is not None
+        )
+        if not is_list and kinds.of_kind(given_version, given_kind) is None:
             scheme = _SCHEMES.get(api_version.partition("/")[0], "pkg/api/legacyscheme/scheme.go:30")
             return f'no kind "{given_kind}" is registered for version "{given_version}" in scheme "{scheme}"'
         group = api_version.rpartition("/")[0].partition(".")[0] or "core"

@@ -20,7 +20,7 @@ from bayplan.apiserver.discovery.deprecation import deprecation_of
 from bayplan.apiserver.flow_control.watch_counts import WatchCounts
 from bayplan.apiserver.nonresource import page_not_found
 from bayplan.apiserver.permitted_paths import PermittedPaths
-from bayplan.apiserver.reads.negotiation import JSON, PLAIN
+from bayplan.apiserver.reads.negotiation import JSON, PLAIN, Form
 from bayplan.apiserver.reads.representation import in_form
 from bayplan.apiserver.reads.watching import Watcher
 from bayplan.apiserver.refusals import error_response, refusal
@@ -62,11 +62,15 @@ class Dispatcher:
         started = clock.now()
         path = None
         try:
+            if request.query:
+                check_timeout(request)
             asks = self._context.authorizer.asks_webhooks
             path = await self.paths.find_waiting(request) if asks else self.paths.find(request)
-            self._check_limits(request)
+            self._check_size(request)
             if path is None:
                 response = self._aggregated(request) or await self._nonresource.handle(request)
+            elif request.path.startswith("//"):
+                response = page_not_found()  # authorized like a resource, and routed to none
             else:
                 response = await self._answer(Call.of(self._context, request, path))
         except Exception as error:
@@ -97,10 +101,13 @@ class Dispatcher:
         started = clock.now()
         path = None
         try:
+            if request.query:
+                check_timeout(request)
             path = self.paths.find(request)
-            self._check_limits(request)
+            self._check_size(request)
             # None: what lies at this path is another server's, or a custom resource without its namespace
-            response = self._got(Call.of(self._context, request, path)) if path is not None else None
+            is_routed = path is not None and not request.path.startswith("//")
+            response = self._got(Call.of(self._context, request, path)) if path is not None and is_routed else None
             if response is None:
                 response = self._aggregated(request) or page_not_found()
         except Exception as error:
@@ -117,12 +124,10 @@ class Dispatcher:
             return None  # the slow path answers it
         return None if path is None or submitted is None else (path, submitted)
 
-    def _check_limits(self, request: Request) -> None:
-        """Raises ApiError (400, 413)."""
+    def _check_size(self, request: Request) -> None:
+        """Raises ApiError (413)."""
         if len(request.body) > self._context.settings.max_request_bytes:
             raise request_too_large(self._context.settings.max_request_bytes)
-        if request.query:
-            check_timeout(request)
 
     def _aggregated(self, request: Request) -> Response | None:
         """Who answers a request if another server does. Raises ApiError (503) if it is not available."""
@@ -135,9 +140,8 @@ class Dispatcher:
 
     async def _answer(self, call: Call) -> Response:
         """Answer a request on a resource; errors carry the warnings that were given before."""
-        subresource = call.path.subresource
-        form = PLAIN if subresource is not None and subresource.name in STREAMS else call.form
         try:
+            form = _form(call)
             if self.interceptor is not None:
                 await self.interceptor(call)
             response = await self._resource(call)
@@ -150,8 +154,8 @@ class Dispatcher:
 
     def _got(self, call: Call) -> Response:
         """`_answer` to a get that waits for nothing."""
-        form = call.form
         try:
+            form = _form(call)
             response = self._prepared(call)
             if response is None:
                 self._check_verb(call)
@@ -185,21 +189,16 @@ class Dispatcher:
         return await _VERBS[verb](call)
 
     def _prepared(self, call: Call) -> Response | None:
-        """What is to be done before a verb: the route, and warnings. Returns the response if there is no such page. Raises ApiError (405)."""
+        """What is to be done before a verb: the route of custom resources, the name. Returns the response if there is no such page. Raises ApiError (400)."""
         path, request = call.path, call.request
         if path.kind.is_custom:
             settled = settled_path(request, path)
             if settled is None:
                 return page_not_found()
             call.path = path = settled
-        elif path.subresource is None:
-            _check_routed(request.method, path)
-        warning = deprecation_of(call.kind)
-        verb = path.verb if path.subresource is None else ""
-        if warning and (verb in call.kind.verbs or verb in ("", "watch")):
-            call.warnings.append(warning)
-            if request.audit is not None:
-                request.audit.annotate("k8s.io/deprecated", "true")
+            _warn_if_deprecated(call)
+        if path.name in _NO_NAMES and call.kind.is_stored:
+            raise bad_request(f'Name parameter invalid: "{path.name}": may not be \'{path.name}\'')
         return None
 
     @staticmethod
@@ -252,15 +251,38 @@ def _refused(call: Call, error: ApiError) -> Response:
     return response
 
 
+def _form(call: Call) -> Form:
+    """The form that the client wants, once built-in resources have found their route and deprecated ones have said so. Raises ApiError (405, 406)."""
+    subresource = call.path.subresource
+    if not call.kind.is_custom:
+        if subresource is None:
+            _check_routed(call.request.method, call.path)
+        _warn_if_deprecated(call)
+    return PLAIN if subresource is not None and subresource.name in STREAMS else call.form
+
+
+def _warn_if_deprecated(call: Call) -> None:
+    warning = deprecation_of(call.kind)
+    verb = call.path.verb if call.path.subresource is None else ""
+    if warning and (verb in call.kind.verbs or verb in ("", "watch")):
+        call.warnings.append(warning)
+        if call.request.audit is not None:
+            call.request.audit.annotate("k8s.io/deprecated", "true")
+
+
 def _check_routed(method: str, path: ResourcePath) -> None:
     """A built-in resource has a route for this method at this path. Raises ApiError (405)."""
     verb, on_object = path.verb, bool(path.name)
+    if verb not in path.kind.verbs and not (verb == "watch" and "list" in path.kind.verbs):
+        raise method_not_allowed()
     if method not in _METHODS.get(verb, ()) or (verb in _ON_OBJECTS) > on_object or (verb == "create" and on_object):
         raise method_not_allowed()
     if path.kind.namespaced and not path.namespace and verb not in ("list", "watch"):
         raise method_not_allowed()
 
 
+_NO_NAMES = frozenset((".", ".."))
+"""What may not stand for a name in a path, as in keys of the store."""
 _METHODS = {
     "get": ("GET",),
     "list": ("GET",),

@@ -208,7 +208,8 @@ class Shape:
 
     def _whole_table(self, rows: Sequence[bytes], meta: meta_v1.ListMeta, *, with_columns: bool = True) -> bytes:
         columns = printer_for(self.kind).columns if with_columns else None
-        return table_of(self.form.version, meta, columns, rows)
+        is_separate = self.kind.group in _SEPARATE_SERVERS
+        return table_of(self.form.version, meta, columns, rows, empty=b"null" if is_separate else b"[]")
 
     def _row_object(self, entry: Entry) -> bytes:
         if self.include_object == "None":
@@ -275,8 +276,19 @@ async def in_steps(entries: Sequence[Entry], make: Callable[[Entry], bytes]) -> 
     return made
 
 
-def table_of(version: str, meta: meta_v1.ListMeta, columns: Sequence[Column] | None, rows: Sequence[bytes]) -> bytes:
-    """A Table of a version of `meta.k8s.io`. columns: None where the reader knows them."""
+_SEPARATE_SERVERS = frozenset(("apiextensions.k8s.io", "apiregistration.k8s.io"))
+"""Groups that kube-apiserver leaves to servers of their own, which write no rows as null."""
+
+
+def table_of(
+    version: str,
+    meta: meta_v1.ListMeta,
+    columns: Sequence[Column] | None,
+    rows: Sequence[bytes],
+    *,
+    empty: bytes = b"[]",
+) -> bytes:
+    """A Table of a version of `meta.k8s.io`. columns: None where the reader knows them. empty: what stands for no rows."""
     definitions = None
     if columns is not None:
         fields = ("name", "type", "format", "description", "priority")
@@ -286,7 +298,7 @@ def table_of(version: str, meta: meta_v1.ListMeta, columns: Sequence[Column] | N
         encode(meta),
         encode(definitions),
     )
-    return head + b',"rows":[' + b",".join(rows) + b"]}"
+    return head + (b',"rows":[' + b",".join(rows) + b"]}" if rows else b',"rows":' + empty + b"}")
 
 
 def no_list(type_name: str) -> ApiError:

@@ -11,6 +11,7 @@ from bayplan.api.types import core_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
+from bayplan.apiserver.verbs.create import OTHER_NAMESPACE
 from bayplan.apiserver.verbs.update import check_uid, modify
 from bayplan.apiserver.writes.write_memo import BINDING, Change
 from bayplan.support.timestamps import rfc3339
@@ -45,6 +46,10 @@ def _named(call: Call) -> core_v1.Binding:
 async def create_binding(call: Call) -> Response:
     """create on the old collection `bindings`."""
     binding: core_v1.Binding = call.body_object(core_v1.Binding, "Binding", "v1")
+    if binding.metadata.namespace not in ("", call.path.namespace):
+        raise bad_request(OTHER_NAMESPACE)
+    if not binding.metadata.name:
+        raise bad_request("Name parameter required.")
     pods = call.context.kinds.of_kind("v1", "Pod")
     assert pods is not None
     call.kind = call.stored = pods

@@ -193,6 +193,8 @@ class Patch:
         self.kind = kind or call.kind
         self.patch_type = _type_of(call)
         check_patch_options(call.request.query, is_apply=False)
+        if kind is None and call.entry(call.path.namespace, call.path.name) is None:
+            raise not_found_error(call.kind.plural, call.kind.group, call.path.name)  # whatever the patch is
         self.mode = call.request.query.get("fieldValidation") or "Warn"
         self.body = read_patch(call.request.body, self.patch_type, checked=self.mode != "Ignore")
         self.problems = _problems_of_patch(call, self.patch_type, self.body, self.mode)
@@ -283,6 +285,7 @@ def _type_of(call: Call) -> str:
     if call.kind.is_custom and patch_type in (None, STRATEGIC):
         raise unsupported_media_type((*(one for one in _PATCH_TYPES if "strategic" not in one), APPLY_TYPE))
     if patch_type is None:
+        call.warnings.clear()  # no route takes the request, and only those warn
         raise failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
     return patch_type
 

@@ -65,7 +65,10 @@ def _found(call: Call) -> Entry:
     """The object of a request. Raises ApiError (404, 500, 504)."""
     revision = call.request.query.get("resourceVersion")
     if revision and (problem := revision_problem(revision)):
-        raise failure(500, "", f'resourceVersion: Invalid value: "{revision}": {problem}', details=False)
+        why = f'resourceVersion: Invalid value: "{revision}": {problem}'
+        if call.ttl is not None:  # kube-apiserver has no watch cache of events, and its store puts it another way
+            raise bad_request(f"invalid resource version: {why}")
+        raise failure(500, "", why, details=False)
     entry = call.entry(call.path.namespace, call.path.name)
     if entry is None:
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)

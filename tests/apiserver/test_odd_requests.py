@@ -1,0 +1,184 @@
+"""Requests that no client means to send, answered as kube-apiserver 1.36 answers them: the order of checks, odd names and paths, bodies of other kinds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from bayplan.apiserver.requests import Request, Response
+from bayplan.apiserver.server import ApiServer
+from tests.apiserver.serving import ADMIN, opened
+
+_MAPS = "/api/v1/namespaces/default/configmaps"
+_MERGE = "application/merge-patch+json"
+
+
+async def _ask(
+    api: ApiServer, method: str, path: str, body: object = None, *, content_type: str = "", accept: str = ""
+) -> Response:
+    path, _, text = path.partition("?")
+    query = dict(pair.split("=", 1) for pair in text.split("&")) if text else {}
+    data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    return await api.handle(Request(method, path, query, ADMIN, data, content_type, accept))
+
+
+def _message(response: Response) -> tuple[int, str]:
+    return response.code, json.loads(response.body)["message"]
+
+
+@pytest.mark.parametrize("accept", ["application/xml", "application/json;as=Foo;v=v1;g=meta.k8s.io"])
+def test_a_method_that_a_resource_does_not_have_is_refused_before_the_media_type(accept: str) -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            for path in ("/api/v1/namespaces/default/bindings", "/apis/authentication.k8s.io/v1/tokenreviews"):
+                assert (await _ask(api, "GET", path, accept=accept)).code == 405
+            assert (await _ask(api, "GET", _MAPS, accept=accept)).code == 406
+
+    asyncio.run(scenario())
+
+
+def test_deprecated_kinds_warn_also_if_the_wanted_form_is_not_acceptable_but_not_if_no_route_takes_the_patch() -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            path = "/api/v1/namespaces/default/endpoints/x"
+            answer = await _ask(api, "GET", path, accept="application/json;as=Foo;v=v1;g=meta.k8s.io")
+            assert (answer.code, len(answer.warnings)) == (406, 1)
+            answer = await _ask(api, "PATCH", path, {}, content_type="text/plain")
+            assert (answer.code, list(answer.warnings)) == (415, [])
+            answer = await _ask(api, "PATCH", path, {}, content_type=_MERGE)
+            assert (answer.code, len(answer.warnings)) == (404, 1)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"null", b"5", b"{", b'{"metadata":[]}'])
+def test_a_patch_of_what_is_not_there_is_not_found_whatever_it_says(body: bytes) -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            for kind in ("merge-patch", "json-patch", "strategic-merge-patch"):
+                answer = await _ask(api, "PATCH", f"{_MAPS}/none", body, content_type=f"application/{kind}+json")
+                assert _message(answer) == (404, 'configmaps "none" not found')
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_dots_are_no_names(name: str, method: str) -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            answer = await _ask(api, method, f"{_MAPS}/{name}")
+            assert _message(answer) == (400, f"Name parameter invalid: \"{name}\": may not be '{name}'")
+            assert (await _ask(api, method, f"{_MAPS}/...")).code == 404
+
+    asyncio.run(scenario())
+
+
+def test_names_in_messages_are_quoted_as_go_quotes_them() -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            assert _message(await _ask(api, "GET", f'{_MAPS}/a"\0')) == (404, r'configmaps "a\"\x00" not found')
+
+    asyncio.run(scenario())
+
+
+def test_a_path_with_two_slashes_in_front_leads_nowhere_and_deletes_nothing() -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            assert (await _ask(api, "POST", _MAPS, {"metadata": {"name": "x"}})).code == 201
+            for method in ("GET", "DELETE"):
+                answer = await _ask(api, method, f"/{_MAPS}")
+                assert (answer.code, answer.body) == (404, b"404 page not found\n")
+            assert (await _ask(api, "GET", f"{_MAPS}/x")).code == 200
+
+    asyncio.run(scenario())
+
+
+def test_a_timeout_that_is_no_duration_is_refused_before_anything_else() -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            answer = await _ask(api, "GET", "/api/v1/namespaces/default/bindings/x?timeout=x")
+            assert _message(answer)[0] == 400
+            assert (await _ask(api, "GET", "/api/v1/namespaces/default/bindings/x?timeout=1s")).code == 404
+
+    asyncio.run(scenario())
+
+
+def test_events_are_read_from_the_store_which_refuses_revisions_in_its_own_words() -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            why = 'resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax'
+            answer = await _ask(api, "GET", "/api/v1/namespaces/default/events/a?resourceVersion=x")
+            assert _message(answer) == (400, f"invalid resource version: {why}")
+            assert _message(await _ask(api, "GET", f"{_MAPS}/a?resourceVersion=x")) == (500, why)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "why"),
+    [
+        ("v1", "List", "converting (v1.List) to (core.ConfigMap): unknown conversion"),
+        ("v1", "ConfigMapList", "converting (v1.ConfigMapList) to (core.ConfigMap): unknown conversion"),
+        ("apps/v1", "DeploymentList", "converting (v1.DeploymentList) to (core.ConfigMap): unknown conversion"),
+        (
+            "apps/v1",
+            "List",
+            'no kind "List" is registered for version "apps/v1" in scheme "pkg/api/legacyscheme/scheme.go:30"',
+        ),
+        (
+            "v1",
+            "NoneList",
+            'no kind "NoneList" is registered for version "v1" in scheme "pkg/api/legacyscheme/scheme.go:30"',
+        ),
+    ],
+)
+def test_a_list_is_a_kind_that_cannot_be_converted(api_version: str, kind: str, why: str) -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            answer = await _ask(
+                api, "POST", _MAPS, {"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}}
+            )
+            assert answer.code == 400
+            assert json.loads(answer.body)["message"].endswith(why)
+
+    asyncio.run(scenario())
+
+
+def test_bindings_name_a_pod_of_their_own_namespace() -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            path, target = "/api/v1/namespaces/default/bindings", {"kind": "Node", "name": "n"}
+            unnamed = await _ask(api, "POST", path, {"metadata": {}, "target": target})
+            assert _message(unnamed) == (400, "Name parameter required.")
+            other = await _ask(api, "POST", path, {"metadata": {"name": "p", "namespace": "other"}, "target": target})
+            assert _message(other)[0] == 400
+            none = await _ask(api, "POST", path, {"metadata": {"name": "p"}, "target": target})
+            assert _message(none) == (404, 'pods "p" not found')
+
+    asyncio.run(scenario())
+
+
+def test_deleting_jobs_without_a_policy_warns_also_if_there_are_none() -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            path = "/apis/batch/v1/namespaces/default/jobs"
+            assert len((await _ask(api, "DELETE", path)).warnings) == 1
+            assert list((await _ask(api, "DELETE", f"{path}?propagationPolicy=Background")).warnings) == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("path", "rows"),
+    [(_MAPS, []), ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", None)],
+)
+def test_a_table_without_rows_has_null_where_another_server_makes_it(path: str, rows: object) -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            answer = await _ask(api, "GET", path, accept="application/json;as=Table;v=v1;g=meta.k8s.io")
+            assert json.loads(answer.body)["rows"] == rows
+
+    asyncio.run(scenario())
