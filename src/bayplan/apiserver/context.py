@@ -104,6 +104,8 @@ class Context:
     """Where the server measures itself."""
     component_failures: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     """Why each component of the same cluster does not run ("" if it does), by name; nothing about components that run elsewhere."""
+    key_service_error: Callable[[], str] | None = None
+    """Which key management services are not well ("" if all are); None if none is asked."""
     add_on_failures: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     """The same of what runs for the nodes of this machine. The server itself does not need it."""
 

@@ -169,6 +169,7 @@ class Health:
     def _checks_of(self, kind: str) -> Mapping[str, Check]:
         """The checks of one of the three paths, in the order in which they are told."""
         is_ready = kind == "readyz"
+        services = self._server.context.key_service_error
         has_components = is_ready and bool(self._server.context.component_failures)
         found = self._checks.get((kind, has_components))
         if found is None:
@@ -182,6 +183,7 @@ class Health:
                 **{f"poststarthook/{name}": partial(self._hook, hook) for name, hook in _HOOKS.items()},
                 "autoregister-completion": partial(self._hook, bootstrap),
                 **{f"poststarthook/{name}": partial(self._hook, hook) for name, hook in _LAST_HOOKS.items()},
+                **({"kms-providers": services} if services is not None else {}),
                 **({_COMPONENTS: self._components} if has_components else {}),
                 **({"shutdown": self._stopping} if is_ready else {}),
             }

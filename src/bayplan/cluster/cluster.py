@@ -102,6 +102,8 @@ class Cluster:
             metrics=self.metrics,
             token_keys=self._token_key_files.keys,
         )
+        if self.encryption is not None and (self.encryption.asks_services or settings.api.encryption_reload):
+            self.api.context.key_service_error = self.encryption.service_error
         self.api.context.webhook_sender = HttpSender(self.api.context.simulated.reason)
         if settings.nodes.answers:
             from bayplan.kubelet.simulator.answers import PodAnswers
@@ -279,6 +281,8 @@ class Cluster:
             self.api.keep_running("keys of tokens", lambda: self._token_key_files.follow(self._token_keys_changed))
         if self.encryption is not None and settings.api.encryption_reload:
             self.api.keep_running("encryption configuration", self.encryption.follow)
+        if self.encryption is not None and self.api.context.key_service_error is not None:
+            self.api.keep_running("key management services", self.encryption.follow_services)
         self.api.keep_running("identity", lambda: keep_identity(self.api.context, socket.gethostname()))
 
     async def _token_keys_changed(self) -> None:
@@ -358,3 +362,5 @@ class Cluster:
             if identity is not None:
                 await identity.close()
         await self.api.close()
+        if self.encryption is not None:
+            self.encryption.close()

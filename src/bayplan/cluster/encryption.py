@@ -9,16 +9,24 @@ from typing import Final
 
 from bayplan.apiserver.configuration.files import ConfigurationError
 from bayplan.apiserver.encryption.configuration import read_configuration
+from bayplan.apiserver.encryption.envelopes import Envelopes
+from bayplan.apiserver.encryption.metrics import EnvelopeMetrics, TransformationMetrics
 from bayplan.apiserver.encryption.providers import Providers
+from bayplan.apiserver.encryption.resources import Resources
 from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.followed_files import FollowedFiles, ReloadMetrics
+from bayplan.support.blocking import in_thread
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
 from bayplan.support.private_files import write_private
+from bayplan.support.randomness import SystemRandomness
 
 _LOOKED_AT_EVERY: Final = 60.0
 """Seconds, as kube-apiserver looks at its file."""
 _KEY_BYTES: Final = 32
+_WELL_SECONDS: Final = 20.0
+_UNWELL_SECONDS: Final = 3.0
+"""After how long key management services are asked how they are, if all were well and if not."""
 _METRICS: Final = "apiserver_encryption_config_controller"
 
 
@@ -27,20 +35,59 @@ class Encryption:
 
     def __init__(self, path: Path, clock: Clock, metrics: Registry, server_id: str) -> None:
         """server_id: names the API server in metrics. Raises ClusterError if the file cannot be used."""
+        self._clock = clock
+        self._envelope_metrics = EnvelopeMetrics(metrics, server_id)
+        self._metrics = TransformationMetrics(metrics, clock.now)
+        self._uuid = SystemRandomness().uuid4
         reloads = ReloadMetrics(metrics, _METRICS, server_id, clock.now)
         self._file = FollowedFiles(
             str(path), path.read_bytes, self._use, clock, every=_LOOKED_AT_EVERY, record=reloads.record
         )
         try:
             data = self._file.begin()
-            self._resources = read_configuration(data.decode(), os.urandom)
+            self._resources = self._read(data)
         except (OSError, UnicodeDecodeError, ConfigurationError) as error:
             raise ClusterError(f"the encryption configuration {path} cannot be used: {error}") from error
+        for one in self._resources.envelopes:
+            one.probe()  # a service that is not well yet does not stop the start, but writes wait for it
         reloads.in_force(data)
 
     def of_key(self, key: str) -> Providers | None:
         """The providers of an object by its key in the store."""
         return self._resources.of_key(key)
+
+    def _read(self, data: bytes) -> Resources:
+        """Raises UnicodeDecodeError, ConfigurationError."""
+        return read_configuration(data.decode(), os.urandom, self._open_envelopes, self._metrics)
+
+    def _open_envelopes(self, name: str, endpoint: str, seconds: float) -> Envelopes:
+        from bayplan.cluster.kms_client import KmsClient  # needs gRPC
+
+        service = KmsClient(endpoint, seconds)
+        return Envelopes(name, service, os.urandom, self._uuid, self._clock.now, self._envelope_metrics)
+
+    @property
+    def asks_services(self) -> bool:
+        """Whether values are encrypted with keys of key management services."""
+        return bool(self._resources.envelopes)
+
+    def service_error(self) -> str:
+        """Which key management services are not well, and why; "" if all are."""
+        return self._resources.error()
+
+    async def follow_services(self) -> None:
+        """Ask key management services how they are, and change keys as they do."""
+        while True:
+            await self._clock.sleep(_UNWELL_SECONDS if self._resources.error() else _WELL_SECONDS)
+            await in_thread(self._probe)
+
+    def _probe(self) -> None:
+        for one in self._resources.envelopes:
+            one.probe()
+
+    def close(self) -> None:
+        """Ask no service any more."""
+        self._resources.close()
 
     async def follow(self) -> None:
         """Read the file again whenever it has changed."""
@@ -51,8 +98,14 @@ class Encryption:
         return await self._file.look()
 
     async def _use(self, data: bytes) -> None:
-        """Raises UnicodeDecodeError, ConfigurationError."""
-        self._resources = read_configuration(data.decode(), os.urandom)
+        """Raises UnicodeDecodeError, ConfigurationError, and OSError if a key management service is not well, as it may be later."""
+        found = self._read(data)
+        problems = [problem for one in found.envelopes if (problem := await in_thread(one.probe))]
+        if problems:
+            found.close()
+            raise OSError("; ".join(problems))
+        former, self._resources = self._resources, found
+        former.close()
 
 
 def own_configuration(directory: Path) -> Path:

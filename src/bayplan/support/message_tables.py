@@ -1,8 +1,8 @@
 """Messages of gRPC services made at run time from a table of their fields, so that no generated code is needed.
 
 A field is written as `name: type`, in the order of their numbers from 1: `string`, `bytes`, `bool`, `int32`, `int64`, `uint64`, the name of a message, `[type]` for
-repeated ones, `{string}` for a map of strings. Numbers that a message leaves out are `-`. `type of NAME` puts a field into the oneof NAME. Types with dots are
-those of protobuf itself, such as `google.protobuf.BoolValue`.
+repeated ones, `{string}` and `{bytes}` for maps from strings. Numbers that a message leaves out are `-`. `type of NAME` puts a field into the oneof NAME. Types
+with dots are those of protobuf itself, such as `google.protobuf.BoolValue`.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ def _add(message: Any, package: str, number: int, name: str, kind: str) -> None:
     kind, _, oneof = kind.partition(" of ")
     label = _FIELD.LABEL_REPEATED if kind[0] in "[{" else _FIELD.LABEL_OPTIONAL
     field = message.field.add(name=name, number=number, label=label)
-    if kind == "{string}":
+    if kind[0] == "{":
         entry = message.nested_type.add(name=f"{name.title().replace('_', '')}Entry")
         entry.options.map_entry = True
-        for place, part in enumerate(("key", "value"), start=1):
-            entry.field.add(name=part, number=place, label=_FIELD.LABEL_OPTIONAL, type=_FIELD.TYPE_STRING)
+        for place, (part, scalar) in enumerate((("key", "string"), ("value", kind.strip("{}"))), start=1):
+            entry.field.add(name=part, number=place, label=_FIELD.LABEL_OPTIONAL, type=_SCALARS[scalar])
         field.type, field.type_name = _FIELD.TYPE_MESSAGE, f".{package}.{message.name}.{entry.name}"
         return
     kind = kind.strip("[]")

@@ -25,6 +25,12 @@ Method = tuple[type[Any], Handler]
 _OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.default_authority", "localhost"))
 
 
+_SOON_AGAIN: Final = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+)
+"""A socket costs nothing to try: who comes back is found within two seconds."""
 LONGEST_SOCKET: Final = 107
 """Bytes of a socket's path that the kernel takes (sun_path)."""
 
@@ -91,6 +97,28 @@ class Connection:
         """End it; calls that wait fail."""
         await self._channel.close()
         self._address.close()
+
+
+class BlockingConnection:
+    """A connection whose calls block the thread, for short calls where nothing can be awaited. It is made at the first call."""
+
+    def __init__(self, target: str) -> None:
+        """target: as gRPC names it, such as `unix:/run/some.sock`."""
+        self._channel = grpc.insecure_channel(target, options=(*_OPTIONS, *_SOON_AGAIN))
+
+    def call(self, method: str, request: Any, answer: type[Any], seconds: float) -> Any:
+        """One call. Raises RpcError, also after so many seconds."""
+        data = _to_bytes(request)
+        invoke: grpc.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
+        try:
+            return _from_bytes(answer, invoke(data, timeout=seconds))
+        except grpc.RpcError as error:
+            ended: Any = error  # a call, too, which its types do not say
+            raise RpcError(ended.code().name, ended.details() or "") from error
+
+    def close(self) -> None:
+        """End it."""
+        self._channel.close()
 
 
 # Messages are made and read here: gRPC itself would send, or return, an empty one in place of one that cannot be written or read.

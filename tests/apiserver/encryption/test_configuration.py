@@ -151,7 +151,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "a list": ("[]", "error while parsing file"),
     "a service that keeps keys": (
         configuration((["secrets"], [{"kms": {"name": "k"}}])),
-        "key management services are not served by this build",
+        "unsupported apiVersion for KMS provider, only v2 is supported",
     ),
 }
 

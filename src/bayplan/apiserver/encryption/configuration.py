@@ -15,6 +15,8 @@ import yaml
 
 from bayplan.api.errors import FieldError, invalid, required
 from bayplan.apiserver.configuration.files import ConfigurationError
+from bayplan.apiserver.encryption.envelopes import PREFIX, Envelopes
+from bayplan.apiserver.encryption.metrics import TransformationMetrics
 from bayplan.apiserver.encryption.providers import (
     IDENTITY,
     AesCbc,
@@ -25,6 +27,7 @@ from bayplan.apiserver.encryption.providers import (
     SecretBox,
 )
 from bayplan.apiserver.encryption.resources import Resource, Resources, parse_resource
+from bayplan.support.durations import go_seconds
 
 API_VERSIONS: Final = ("apiserver.config.k8s.io/v1", "v1")
 _AES_BYTES: Final = (16, 24, 32)
@@ -51,12 +54,20 @@ class _Keys(_Struct):
     keys: tuple[_Key, ...] = ()
 
 
+class _Kms(_Struct):
+    name: str = ""
+    api_version: str = "v1"
+    endpoint: str = ""
+    timeout: str = "3s"
+    cachesize: int | None = None
+
+
 class _Provider(_Struct):
     aesgcm: _Keys | None = None
     aescbc: _Keys | None = None
     secretbox: _Keys | None = None
     identity: dict[str, Any] | None = None
-    kms: dict[str, Any] | None = None
+    kms: _Kms | None = None
 
 
 class _Resources(_Struct):
@@ -70,7 +81,20 @@ class _File(_Struct):
     resources: tuple[_Resources, ...] = ()
 
 
-def read_configuration(text: str, random_bytes: RandomBytes) -> Resources:
+OpenEnvelopes = Callable[[str, str, float], Envelopes]
+"""Makes the provider of a key management service: (name, endpoint, seconds of the longest call). Raises ImportError without gRPC."""
+
+
+def _no_services(name: str, endpoint: str, seconds: float) -> Envelopes:
+    raise ConfigurationError(f"kms provider {name!r}: this program reaches no key management service")
+
+
+def read_configuration(
+    text: str,
+    random_bytes: RandomBytes,
+    open_envelopes: OpenEnvelopes = _no_services,
+    metrics: TransformationMetrics | None = None,
+) -> Resources:
     """The encrypted resources of a file's text (YAML or JSON). Raises ConfigurationError."""
     try:
         tree = yaml.safe_load(text)
@@ -85,12 +109,19 @@ def read_configuration(text: str, random_bytes: RandomBytes) -> Resources:
     errors = list(_errors(file))
     if errors:
         raise ConfigurationError("error while parsing file: " + "; ".join(map(str, errors)))
-    return Resources(_chosen(file, random_bytes))
+    opened: list[Envelopes] = []
+
+    def opening(name: str, endpoint: str, seconds: float) -> Envelopes:
+        opened.append(open_envelopes(name, endpoint, seconds))
+        return opened[-1]
+
+    return Resources(_chosen(file, random_bytes, opening), opened, metrics)
 
 
 def _errors(file: _File) -> Iterator[FieldError]:
     if not file.resources:
         yield required("resources", "at least one resources is required")
+    names: set[str] = set()
     for index, one in enumerate(file.resources):
         resources, providers = f"resources[{index}].resources", f"resources[{index}].providers"
         if not one.resources:
@@ -100,7 +131,7 @@ def _errors(file: _File) -> Iterator[FieldError]:
         if not one.providers:
             yield required(providers, f"at least one {providers} is required")
         for number, provider in enumerate(one.providers):
-            yield from _provider_errors(provider, f"{providers}[{number}]")
+            yield from _provider_errors(provider, f"{providers}[{number}]", names)
 
 
 def _overlaps(names: Sequence[str], path: str) -> Iterator[FieldError]:
@@ -135,7 +166,43 @@ def _name_errors(names: Sequence[str], path: str) -> Iterator[FieldError]:
             yield invalid(f"{path}[{index}]", name, text)
 
 
-def _provider_errors(provider: _Provider, path: str) -> Iterator[FieldError]:
+def _kms_errors(kms: _Kms, path: str, names: set[str]) -> Iterator[FieldError]:
+    """names: of the services before."""
+    if not kms.name:
+        yield required(f"{path}.name", "name is a mandatory field for a provider")
+    if ":" in kms.name:
+        yield invalid(f"{path}.name", kms.name, f"invalid KMS provider name {kms.name}, must not contain ':'")
+    if kms.name in names:
+        yield invalid(f"{path}.name", kms.name, f"duplicate KMS provider name {kms.name}, names must be unique")
+    if _kms_seconds(kms) <= 0:
+        yield invalid(f"{path}.timeout", kms.timeout, "timeout should be a positive value")
+    scheme, separator, _ = kms.endpoint.partition(":")
+    if not kms.endpoint:
+        yield invalid(f"{path}.endpoint", "", "endpoint is a mandatory field for a kms")
+    elif not separator or scheme != "unix":
+        shown = scheme if separator else ""
+        yield invalid(
+            f"{path}.endpoint", kms.endpoint, f'unsupported scheme "{shown}" for KMS provider, only unix is supported'
+        )
+    if kms.cachesize is not None:
+        yield invalid(f"{path}.cachesize", kms.cachesize, "cachesize is not supported in v2")
+    if kms.api_version != "v2":
+        yield invalid(
+            f"{path}.apiVersion",
+            kms.api_version,
+            "unsupported apiVersion for KMS provider, only v2 is supported: v1 is deprecated",
+        )
+
+
+def _kms_seconds(kms: _Kms) -> float:
+    """The timeout; 0 for what is none."""
+    try:
+        return go_seconds(kms.timeout)
+    except ValueError:
+        return 0.0
+
+
+def _provider_errors(provider: _Provider, path: str, names: set[str]) -> Iterator[FieldError]:
     given = [name for name in provider.__struct_fields__ if getattr(provider, name) is not None]
     if len(given) != 1:
         text = (
@@ -145,11 +212,8 @@ def _provider_errors(provider: _Provider, path: str) -> Iterator[FieldError]:
         )
         yield invalid(path, {name: {} for name in given}, text)
     elif provider.kms is not None:
-        yield invalid(
-            f"{path}.kms",
-            "kms",
-            "key management services are not served by this build; use secretbox, aesgcm or aescbc",
-        )
+        yield from _kms_errors(provider.kms, f"{path}.kms", names)
+        names.add(provider.kms.name)
     elif provider.identity is None:
         name = given[0]
         yield from _key_errors(getattr(provider, name).keys, f"{path}.{name}.keys", _KINDS[name][1])
@@ -176,11 +240,11 @@ def _key_errors(keys: Sequence[_Key], path: str, sizes: tuple[int, ...]) -> Iter
             yield invalid(f"{where}.secret", "REDACTED", text)
 
 
-def _chosen(file: _File, random_bytes: RandomBytes) -> dict[Resource, list[Provider]]:
+def _chosen(file: _File, random_bytes: RandomBytes, opening: OpenEnvelopes) -> dict[Resource, list[Provider]]:
     """The providers by resource. Raises ConfigurationError for what an earlier rule masks."""
     found: dict[Resource, list[Provider]] = {}
     for one in file.resources:
-        providers = [made for provider in one.providers for made in _providers(provider, random_bytes)]
+        providers = [made for provider in one.providers for made in _providers(provider, random_bytes, opening)]
         for name in one.resources:
             resource = parse_resource(name)
             for mask in (Resource(resource.group, "*"), Resource("*", "*")):
@@ -192,9 +256,16 @@ def _chosen(file: _File, random_bytes: RandomBytes) -> dict[Resource, list[Provi
     return found
 
 
-def _providers(provider: _Provider, random_bytes: RandomBytes) -> Iterator[Provider]:
+def _providers(provider: _Provider, random_bytes: RandomBytes, opening: OpenEnvelopes) -> Iterator[Provider]:
     if provider.identity is not None:
         yield IDENTITY
+    if provider.kms is not None:
+        kms = provider.kms
+        try:
+            envelopes = opening(kms.name, kms.endpoint, _kms_seconds(kms))
+        except ImportError as error:
+            raise ConfigurationError(f"kms: {error}") from None
+        yield Provider(f"{PREFIX}{kms.name}:".encode(), envelopes)
     for name, (make, _) in _KINDS.items():
         keys: _Keys | None = getattr(provider, name)
         for key in keys.keys if keys is not None else ():

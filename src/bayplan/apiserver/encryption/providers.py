@@ -3,6 +3,7 @@
     k8s:enc:aescbc:v1:KEY:     16 bytes of vector, then AES-CBC of the value with PKCS #7 padding
     k8s:enc:aesgcm:v1:KEY:     12 bytes of nonce, then AES-GCM of the value, bound to its key in the store
     k8s:enc:secretbox:v1:KEY:  24 bytes of nonce, then XSalsa20 and Poly1305 of the value
+    k8s:enc:kms:v2:NAME:       see `envelopes`
     (none)                     identity: the value itself
 
 Source: `k8s.io/apiserver/pkg/storage/value`.
@@ -21,7 +22,9 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC
 from cryptography.hazmat.primitives.padding import PKCS7
 
+from bayplan.apiserver.encryption.metrics import FROM_STORAGE, TO_STORAGE, TransformationMetrics
 from bayplan.store.errors import Untransformable
+from bayplan.support.metrics import Registry
 
 RandomBytes = Callable[[int], bytes]
 """So many bytes that nobody can guess."""
@@ -40,13 +43,23 @@ class Secret(Protocol):
     """One key of one provider."""
 
     def encrypt(self, key: str, value: bytes) -> bytes:
-        """The value encrypted; `key`: where it is kept."""
+        """The value encrypted; `key`: where it is kept. Raises Unreadable if it cannot encrypt now."""
 
     def decrypt(self, key: str, data: bytes) -> bytes:
         """What was encrypted. Raises Unreadable."""
 
+    def is_current(self, begin: bytes) -> bool:
+        """Whether what was encrypted, of which this is the begin, would be encrypted with the same key today."""
 
-class AesCbc:
+
+class _Fixed:
+    """A secret that is the same as long as it is configured."""
+
+    def is_current(self, begin: bytes) -> bool:
+        return True
+
+
+class AesCbc(_Fixed):
     """`aescbc`: keeps values secret, but does not notice that they were changed."""
 
     def __init__(self, secret: bytes, random_bytes: RandomBytes) -> None:
@@ -73,7 +86,7 @@ class AesCbc:
             raise Unreadable("invalid padding on input") from None
 
 
-class AesGcm:
+class AesGcm(_Fixed):
     """`aesgcm`: also notices changes, and values that were put under another key of the store."""
 
     def __init__(self, secret: bytes, random_bytes: RandomBytes) -> None:
@@ -93,7 +106,7 @@ class AesGcm:
             raise Unreadable("cipher: message authentication failed") from None
 
 
-class SecretBox:
+class SecretBox(_Fixed):
     """`secretbox`: XSalsa20 and Poly1305, by libsodium. Raises ImportError without PyNaCl."""
 
     def __init__(self, secret: bytes, random_bytes: RandomBytes) -> None:
@@ -130,33 +143,56 @@ IDENTITY: Final = Provider(b"", None)
 class Providers:
     """The providers of a resource: the first one writes, all of them read."""
 
-    def __init__(self, providers: Sequence[Provider], bound_key: Callable[[str], str] = str) -> None:
-        """bound_key: what values are bound to, of a key of the store."""
+    def __init__(
+        self,
+        providers: Sequence[Provider],
+        bound_key: Callable[[str], str] = str,
+        metrics: TransformationMetrics | None = None,
+        resource: str = "",
+    ) -> None:
+        """bound_key: what values are bound to, of a key of the store. resource: names in metrics what is encrypted."""
         self._bound_key = bound_key
+        metrics = metrics or TransformationMetrics(Registry(), float)
         self._writer = providers[0]
-        self._readers = tuple(providers)
+        self._written = metrics.of(resource, TO_STORAGE, providers[0].prefix)
+        self._readers = tuple((one, metrics.of(resource, FROM_STORAGE, one.prefix)) for one in providers)
 
     def to_storage(self, key: str, value: bytes) -> bytes:
         """See `bayplan.store.transforming.Transformer`."""
-        secret = self._writer.secret
-        return value if secret is None else self._writer.prefix + secret.encrypt(self._bound_key(key), value)
+        measured = self._written
+        started, secret = measured.now(), self._writer.secret
+        try:
+            stored = value if secret is None else self._writer.prefix + secret.encrypt(self._bound_key(key), value)
+        except Unreadable as error:
+            measured.failed()
+            raise Untransformable(key, str(error)) from None
+        measured.done(started)
+        return stored
 
     def is_current(self, value: bytes) -> bool:
         """See `bayplan.store.transforming.Transformer`."""
-        prefix = self._writer.prefix
-        return value.startswith(prefix) if prefix else not value.startswith(ENCRYPTED)
+        prefix, secret = self._writer.prefix, self._writer.secret
+        if secret is None:
+            return not value.startswith(ENCRYPTED)
+        return value.startswith(prefix) and secret.is_current(value[len(prefix) :])
 
     def from_storage(self, key: str, value: bytes) -> bytes:
         """See `bayplan.store.transforming.Transformer`."""
         failure, bound = "no matching prefix found", self._bound_key(key)
-        for provider in self._readers:
+        for provider, measured in self._readers:
             if provider.secret is None:
                 if not value.startswith(ENCRYPTED):
+                    measured.done(measured.now())
                     return value
                 failure = "identity transformer tried to read encrypted data"
             elif value.startswith(provider.prefix):
+                started = measured.now()
                 try:
-                    return provider.secret.decrypt(bound, value[len(provider.prefix) :])
+                    found = provider.secret.decrypt(bound, value[len(provider.prefix) :])
                 except Unreadable as error:
+                    measured.failed()
                     failure = str(error)
+                else:
+                    measured.done(started)
+                    return found
         raise Untransformable(key, failure)

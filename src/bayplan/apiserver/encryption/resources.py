@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bayplan.api.kinds import DEFAULT_KINDS, resource_of_key
+from bayplan.apiserver.encryption.envelopes import Envelopes
+from bayplan.apiserver.encryption.metrics import TransformationMetrics
 from bayplan.apiserver.encryption.providers import Provider, Providers
 from bayplan.apiserver.etcd_layout import etcd_folders
 
@@ -40,9 +42,28 @@ def parse_resource(name: str) -> Resource:
 class Resources:
     """The providers of each resource; what no rule names is kept as it is."""
 
-    def __init__(self, rules: Mapping[Resource, Sequence[Provider]]) -> None:
-        self._rules = {resource: Providers(providers, etcd_key) for resource, providers in rules.items()}
+    def __init__(
+        self,
+        rules: Mapping[Resource, Sequence[Provider]],
+        envelopes: Sequence[Envelopes] = (),
+        metrics: TransformationMetrics | None = None,
+    ) -> None:
+        """envelopes: the providers among them that ask a key management service."""
+        self.envelopes = envelopes
+        self._rules = {
+            resource: Providers(providers, etcd_key, metrics, f"{resource.resource}.{resource.group}".rstrip("."))
+            for resource, providers in rules.items()
+        }
         self._known: dict[Resource, Providers | None] = {}
+
+    def error(self) -> str:
+        """Which key management services are not well, and why; "" if all are."""
+        return "; ".join(one.error for one in self.envelopes if one.error)
+
+    def close(self) -> None:
+        """Ask no key management service any more."""
+        for one in self.envelopes:
+            one.close()
 
     def of_key(self, key: str) -> Providers | None:
         """The providers of an object by its key in the store; None if it is not to be encrypted."""
