@@ -198,7 +198,7 @@ class Dispatcher:
             call.path = path = settled
             _warn_if_deprecated(call)
         if path.name in _NO_NAMES and call.kind.is_stored:
-            raise bad_request(f'Name parameter invalid: "{path.name}": may not be \'{path.name}\'')
+            raise bad_request(f"Name parameter invalid: \"{path.name}\": may not be '{path.name}'")
         return None
 
     @staticmethod
