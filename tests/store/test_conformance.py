@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+
+import pytest
 
 from bayplan.store.interface import Store
 from bayplan.store.memory import MemoryStore
@@ -13,6 +16,9 @@ from bayplan.testing.store_conformance import StoreConformance
 from bayplan.testing.store_properties import StoreProperties
 from tests.store.etcd.rebased import RebasedEtcdStore
 from tests.store.etcd.server import needs_etcd, shared_server
+from tests.store.remote.served import ServedStore
+
+needs_unix_sockets = pytest.mark.skipif(sys.platform != "linux", reason="paths of sockets are shortened by /proc")
 
 
 class TestMemoryStore(StoreConformance, StoreProperties):
@@ -35,6 +41,20 @@ class TestSqliteStoreWithoutCache(StoreConformance, StoreProperties):
     def make_store(self, folder: Path, clock: Clock) -> Store:
         settings = SqliteSettings(value_cache_bytes=0, compaction_step=1, history=HistorySettings(automatic=False))
         return SqliteStore(folder / "store.db", clock=clock, settings=settings)
+
+
+@needs_unix_sockets
+class TestRemoteSqliteStore(StoreConformance, StoreProperties):
+    """The store of another process, here of another object on the same loop."""
+
+    def make_store(self, folder: Path, clock: Clock) -> Store:
+        return ServedStore(SqliteStore(folder / "store.db", clock=clock), folder, clock)
+
+
+@needs_unix_sockets
+class TestRemoteMemoryStore(StoreConformance, StoreProperties):
+    def make_store(self, folder: Path, clock: Clock) -> Store:
+        return ServedStore(MemoryStore(clock=clock), folder, clock)
 
 
 @needs_etcd

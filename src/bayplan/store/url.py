@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bayplan.store.interface import Store
@@ -11,14 +12,15 @@ from bayplan.support.clock import Clock
 if TYPE_CHECKING:
     from bayplan.store.etcd.options import EtcdOptions
 
-_KNOWN = "known are memory:, sqlite:PATH and etcd://HOST:PORT,..."
+_KNOWN = "known are memory:, sqlite:PATH, etcd://HOST:PORT,... and unix:PATH"
 
 
 def open_store(url: str, *, clock: Clock, tells_previous: bool = True, etcd: EtcdOptions | None = None) -> Store:
     """The store that `url` names, not yet opened (`await store.open()` does the input and output).
 
     tells_previous: whether live events are to carry the value before; they may anyway. etcd: what else an etcd store needs to know.
-    Known are `memory:`, `sqlite:PATH`, and `etcd://HOST:PORT,...` (or `etcd://https://HOST:PORT,...` for TLS without own files). Raises `ValueError` for any other.
+    Known are `memory:`, `sqlite:PATH`, `unix:PATH` (the socket of another process that owns the store),
+    and `etcd://HOST:PORT,...` (or `etcd://https://HOST:PORT,...` for TLS without own files). Raises `ValueError` for any other.
     """
     scheme, colon, rest = url.partition(":")
     if colon and scheme == "memory":
@@ -35,6 +37,10 @@ def open_store(url: str, *, clock: Clock, tells_previous: bool = True, etcd: Etc
         from bayplan.store.sqlite.store import SqliteStore
 
         return SqliteStore(rest, clock=clock, settings=SqliteSettings(tells_previous=tells_previous))
+    if colon and scheme == "unix":
+        from bayplan.store.remote.client import RemoteStore
+
+        return RemoteStore(Path(rest), clock=clock)
     if colon and scheme == "etcd":
         return _etcd_store(url, rest, clock, tells_previous, etcd)
     raise ValueError(f"store {url!r}: unknown kind of store, {_KNOWN}")

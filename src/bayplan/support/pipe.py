@@ -109,6 +109,17 @@ class Pipe(asyncio.Protocol):
         """Wait until the other side has read most of what it was sent."""
         await self._room.wait()
 
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes that the other side has not read yet and the system does not hold."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+    def abort(self) -> None:
+        """End at once; what waits to be sent is lost."""
+        self._outgoing.clear()
+        if self._transport is not None:
+            self._transport.abort()
+
     def close(self) -> None:
         """Send what is to be sent, and end."""
         self.flush()
