@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import logging
-import os
-import signal
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 from bayplan.api.kinds import DEFAULT_KINDS, KindTable, optional_kinds
 from bayplan.client import Client
 from bayplan.client.piped import PipedServer
+from bayplan.cluster.child_main import run_child
 from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER, Components, SigningCredentials
 from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.cluster.what_if import respond
 from bayplan.support.clock import SystemClock
-from bayplan.support.loop import run_loop
 from bayplan.support.metrics import Registry
 from bayplan.support.pipe import Pipe, open_pipe
 from bayplan.support.randomness import SystemRandomness
-
-logger = logging.getLogger(__name__)
 
 _BEFORE_FORK: Final = ("bayplan.controllers.manager", "bayplan.kubelet.simulator")
 _AFTER_FORK: Final = ("bayplan.scheduler.service",)
@@ -41,22 +34,7 @@ def load_modules() -> None:
 
 def work(end: socket.socket, settings: ClusterSettings) -> NoReturn:
     """What a component process does, all its life."""
-    code = 1
-    try:
-        for number in (
-            signal.SIGINT,
-            signal.SIGTERM,
-        ):  # which all processes may get; the main process says when to stop
-            signal.signal(number, signal.SIG_IGN)
-        run_loop(_Host(settings).run(end))
-        code = 0
-    except BaseException:
-        logger.exception("the component process ends")
-    finally:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(code)  # and nothing of what the main process meant to do at its end
+    run_child("the component process", lambda: _Host(settings).run(end))
 
 
 class _Host:

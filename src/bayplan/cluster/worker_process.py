@@ -7,7 +7,7 @@ Python uses one CPU per process. The components meet at the API only, so that th
     ping                                     ->  pong: its event loop turns
     metrics, scheduler, stop                 ->
 
-A component process that ends is replaced, after a delay that doubles with each time; so is one whose event loop does not turn for `_FROZEN_SECONDS`. Its
+A component process that ends is replaced, after a delay that doubles with each time; so is one whose event loop does not turn for 15 seconds (`child_process`). Its
 successor lists and watches anew and goes on, as after a restart of the cluster: what components know they have from the API. If the fork server ends,
 the kernel ends the component process, and another fork server starts the successor.
 """
@@ -18,7 +18,6 @@ import asyncio
 import contextlib
 import logging
 import os
-import signal
 import socket
 import sys
 import threading
@@ -28,6 +27,7 @@ from typing import Any, Final
 
 from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.piped import PipedRequests
+from bayplan.cluster.child_process import ChildProcess
 from bayplan.cluster.component_process import load_modules, work
 from bayplan.cluster.components import SigningCredentials
 from bayplan.cluster.errors import ClusterError
@@ -37,24 +37,16 @@ from bayplan.cluster.settings import ClusterSettings
 from bayplan.cluster.what_if import NO_SCHEDULER
 from bayplan.support.clock import Clock
 from bayplan.support.garbage import collect_seldom
-from bayplan.support.pipe import Pipe, PipeError, open_pipe
+from bayplan.support.pipe import PipeError
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE: Final = 10.0
-"""Seconds that components get to end, and a process to end after its pipe has."""
 _START_SECONDS: Final = 60.0
 """Seconds that a new process gets until its components have started."""
-_PING_SECONDS: Final = 0.5
-_SILENT_SECONDS: Final = 2.0
-"""After which a process that does not answer is reported."""
-_FROZEN_SECONDS: Final = 15.0
-"""After which it is killed and replaced."""
 _FIRST_DELAY: Final = 0.1
 _LONGEST_DELAY: Final = 30.0
 _HEALTHY_SECONDS: Final = 60.0
 """A process that has run for so long is replaced after the first delay again."""
-_METRICS_SECONDS: Final = 2.0
 
 
 def can_have_one() -> bool:
@@ -197,19 +189,14 @@ class WorkerProcess:
         self._server.close()
 
 
-class _ComponentProcess:
+class _ComponentProcess(ChildProcess):
     """One component process and the pipe to it."""
 
     def __init__(self, server: ForkServer, pid: int, clock: Clock) -> None:
-        self.pid = pid
+        super().__init__("the component process", server, pid, clock)
         self.failures: Mapping[str, str] = {}
         """Why components do not run, by name."""
-        self._server = server
-        self._clock = clock
-        self._pipe: Pipe | None = None
         self._requests: PipedRequests | None = None
-        self._unanswered = 0
-        """Pings since the last sign of life."""
 
     async def connect(
         self,
@@ -218,114 +205,46 @@ class _ComponentProcess:
         signer: Callable[[dict[str, Any]], Any] | None,
     ) -> None:
         """Open the pipe. Raises OSError."""
-        self._pipe = pipe = await open_pipe(end)
+        pipe = await self.open(end)
         self._requests = PipedRequests(pipe, endpoint)
-        pipe.notification_handlers |= {"failures": self._failed, "pong": self._answered}
+        pipe.notification_handlers["failures"] = self._failed
         if signer is not None:
             pipe.request_handlers["sign"] = signer
 
     async def start(self, names: Sequence[str], credentials: SigningCredentials) -> None:
         """Start components. Raises ClusterError, PipeError."""
-        assert self._pipe is not None
         authority = credentials.authority
         vouches = {
             "root_ca": credentials.root_ca,
             "signs": credentials.token_signer is not None,
             "authority": (authority.certificate, authority.key) if authority is not None else None,
         }
-        problem = await self._pipe.call("start", names, vouches)
+        problem = await self.pipe.call("start", names, vouches)
         if problem:
             raise ClusterError(problem)
 
     def _failed(self, failures: Mapping[str, str]) -> None:
         self.failures = failures
 
-    def _answered(self) -> None:
-        self._unanswered = 0
-
-    def silence(self) -> str:
-        """Since when the process does not answer; "" if it does."""
-        seconds = self._unanswered * _PING_SECONDS
-        return f"the component process has not answered for {seconds:.0f} s" if seconds >= _SILENT_SECONDS else ""
-
-    async def ended(self) -> str:
-        """Return when the process has ended, which it is made to if it freezes: what was wrong with it. Raises ForkServerLost."""
-        assert self._pipe is not None
-        # Pings are counted, not seconds: if this process is stopped or busy, that says nothing about the other one.
-        while not self._pipe.is_lost and self._unanswered * _PING_SECONDS < _FROZEN_SECONDS:
-            self._unanswered += 1
-            self._pipe.notify("ping")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_PING_SECONDS):
-                    await self._pipe.ended()
-        silence = self.silence()
-        if self._pipe.is_lost:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_PATIENCE):
-                    status = await self._server.ended(self.pid)
-                    self.let_go()
-                    return _how(status)
-            silence = silence or "the component process has closed its pipe and does not end"
-        await self.kill()
-        return silence + ", and has been killed"
-
     async def metrics(self) -> bytes:
         """See WorkerProcess."""
-        assert self._pipe is not None
-        try:
-            async with asyncio.timeout(_METRICS_SECONDS):
-                text: bytes = await self._pipe.call("metrics")
-        except (PipeError, TimeoutError):
-            return b""
-        return text
+        return await self.ask("metrics") or b""
 
     async def scheduler_state(self) -> dict[str, Any] | None:
         """See WorkerProcess."""
-        assert self._pipe is not None
-        try:
-            async with asyncio.timeout(_METRICS_SECONDS):
-                state: dict[str, Any] | None = await self._pipe.call("scheduler")
-        except (PipeError, TimeoutError):
-            return None
+        state: dict[str, Any] | None = await self.ask("scheduler")
         return state
 
     async def what_if(self, body: bytes, namespace: str, explain: bool) -> tuple[int, bytes]:
         """See WorkerProcess."""
-        assert self._pipe is not None
         try:
-            code, data = await self._pipe.call("what-if", body, namespace, explain)
+            code, data = await self.pipe.call("what-if", body, namespace, explain)
         except PipeError:
             return NO_SCHEDULER
         return code, data
-
-    async def stop(self) -> None:
-        """End the components, and with them the process."""
-        if self._pipe is not None and not self.silence():
-            with contextlib.suppress(PipeError, TimeoutError):
-                async with asyncio.timeout(_PATIENCE):
-                    await self._pipe.call("stop")
-                    self.let_go()
-                    await self._server.ended(self.pid)
-                    return
-        await self.kill()
-
-    async def kill(self) -> None:
-        """End the process at once. Raises ForkServerLost."""
-        self.let_go()
-        self._server.kill(self.pid)
-        await self._server.ended(self.pid)
 
     def let_go(self) -> None:
         """End what the process had here."""
         if self._requests is not None:
             self._requests.close()
-        if self._pipe is not None:
-            self._pipe.close()
-
-
-def _how(status: int) -> str:
-    """How a process has ended, by its wait status."""
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        return f"the component process has been ended by signal {number} ({signal.Signals(number).name})"
-    return f"the component process has ended with exit code {os.waitstatus_to_exitcode(status)}"
+        super().let_go()
