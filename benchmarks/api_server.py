@@ -121,7 +121,7 @@ async def _measure(target: load.Target, count: int, watchers: int) -> list[Figur
         Figure(
             "API server",
             f"one write to {watchers} watchers, last one served",
-            await _fan_out(target, watchers) * 1000,
+            await fan_out(target, watchers) * 1000,
             "ms",
         )
     )
@@ -136,7 +136,7 @@ async def timed(target: load.Target, requests: Iterator[bytes], connections: int
     return time.perf_counter() - started
 
 
-async def _fan_out(target: load.Target, watchers: int) -> float:
+async def fan_out(target: load.Target, watchers: int) -> float:
     """Seconds from a write's request to the last watcher's line, the best of five writes."""
     seen = 0
     everybody = asyncio.Event()

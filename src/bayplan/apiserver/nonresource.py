@@ -23,7 +23,6 @@ from bayplan.apiserver.reads.representation import in_form
 from bayplan.apiserver.requests import TEXT, Request, Response, bool_parameter
 from bayplan.apiserver.routing import forwards_page
 from bayplan.apiserver.zpages import flagz, statusz
-from bayplan.support.memo_metrics import memo_metrics
 from bayplan.support.metrics import CONTENT_TYPE
 
 if TYPE_CHECKING:
@@ -146,10 +145,7 @@ class NonResource:
         if request.method == "DELETE":
             self.server.metrics.reset()
             return Response(200, b"metrics reset\n", TEXT)
-        further = self.server.further_metrics
-        if self.server.gate is not None:
-            self.server.gate.update_metrics()
-        text = self.server.metrics.render() + memo_metrics() + (await further() if further is not None else b"")
+        text = await (self.server.gathered_metrics or self.server.own_metrics)()
         return Response(200, text, CONTENT_TYPE, self._process_start)
 
     def _discover(self, request: Request, path: str) -> Response:

@@ -8,7 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bayplan.api.errors import ApiError, failure, internal_error, service_unavailable
 from bayplan.api.kinds import Kind, KindTable
@@ -23,6 +23,8 @@ from bayplan.store.transforming import TransformingStore
 logger = logging.getLogger(__name__)
 
 PREFIX = "/registry/"
+SERVERS: Final = f"{PREFIX}masterleases/"
+"""Where servers that share the store say that they are there: keys that are no objects."""
 _PAGE = 5000
 _RELIST_PAUSE = 1.0
 """Seconds between two attempts to read everything anew."""
@@ -89,6 +91,8 @@ class ObjectStore:
         revision = self.store.revision
         async for item in self._items(PREFIX, revision):
             cache = self._cache_of_key(item.key)
+            if item.key.startswith(SERVERS):
+                continue
             if cache is None:
                 self._unknown[_prefix_of(item.key)] += 1
             elif item.value.startswith(MAGIC):

@@ -47,6 +47,7 @@ from bayplan.apiserver.upkeep import Upkeep
 from bayplan.apiserver.writes.submitting import SubmittedRequest, may_submit
 from bayplan.store.interface import Store
 from bayplan.support.clock import Clock
+from bayplan.support.memo_metrics import memo_metrics
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
 
@@ -130,6 +131,8 @@ class ApiServer:
         """What `/metrics` shows besides `metrics`, in the same form: families of other names."""
         self.what_if: Callable[[str, bytes, str, bool], Awaitable[tuple[int, bytes]]] | None = None
         """Answers questions to the scheduler by method, body, namespace and whether to explain: status and JSON; None if no scheduler belongs to the server."""
+        self.gathered_metrics: Callable[[], Awaitable[bytes]] | None = None
+        """What `/metrics` shows instead, if several processes serve the same address: the metrics of all."""
         self.unfinished = set(START)
         """Steps of the start that are still to be made (see `health`)."""
         self.auditor: Auditor | None = None
@@ -184,14 +187,25 @@ class ApiServer:
         """Why tasks of the server do not run at the moment, by name."""
         return self._upkeep.failures
 
+    def name_address(self, ip: str, port: int) -> None:
+        """Say under which address clients find this server."""
+        self.address = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+
     async def publish_address(self, ip: str, port: int) -> None:
         """Let the `kubernetes` service lead to this address, and see to it that it does as long as the server runs. To be called once."""
-        self.address = f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+        self.name_address(ip, port)
         self.unfinished.add(SERVICE)
         await publish_service(self.context, ip, port)
         self.unfinished.discard(SERVICE)
         self._published = (ip, port)
         self._upkeep.repeat("service", _PUBLISHED_EVERY, partial(restore_service, self.context, ip, port))
+
+    async def own_metrics(self) -> bytes:
+        """The metrics of this server and its process in Prometheus' text format."""
+        if self.gate is not None:
+            self.gate.update_metrics()
+        further = await self.further_metrics() if self.further_metrics is not None else b""
+        return self.metrics.render() + memo_metrics() + further
 
     async def close(self) -> None:
         """Stop answering: watches end, the store is flushed and closed."""

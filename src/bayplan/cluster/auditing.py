@@ -10,7 +10,7 @@ from bayplan.api.errors import ApiError
 from bayplan.apiserver.audit.auditor import Auditor
 from bayplan.apiserver.audit.backend import Backend, Blocking, Failures, Sink
 from bayplan.apiserver.audit.batching import Batching
-from bayplan.apiserver.audit.log_backend import LogSink, Output
+from bayplan.apiserver.audit.log_backend import Lines, LineWriter, LogSink, Output
 from bayplan.apiserver.audit.rotation import RotatingFile
 from bayplan.apiserver.audit.settings import AuditSettings, LogSettings, WebhookSettings
 from bayplan.apiserver.audit.truncation import Truncating
@@ -59,24 +59,32 @@ class _KubeconfigPoster:
         await self._transport.close()
 
 
-def open_audit_log(settings: AuditSettings, api: ApiServer, clock: Clock, randomness: Randomness) -> Auditor | None:
-    """The audit log that settings describe; None if nothing is to be recorded. To be called on the event loop. Raises ClusterError."""
-    log = _open_file(settings.log, clock) if settings.log is not None else None
+def open_audit_log(
+    settings: AuditSettings, api: ApiServer, clock: Clock, randomness: Randomness, lines: Lines | None = None
+) -> Auditor | None:
+    """The audit log that settings describe; None if nothing is to be recorded. To be called on the event loop. Raises ClusterError.
+
+    lines: what writes the file, if another process does."""
     if settings.policy is None:
         for name, given in (("log", settings.log), ("webhook", settings.webhook)):
             if given is not None:
                 logger.info(_NO_POLICY, name)
-        if log is not None:
-            log.close()
+        if settings.log is not None and lines is None:
+            _open_file(settings.log, clock).close()
         return None
     failures = Failures(api.metrics)
     backends: list[Backend] = []
+    if settings.log is not None:
+        sink = LogSink(lines or log_lines(settings.log, clock), settings.log.format, failures)
+        backends.append(_before(sink, settings.log, failures, clock))
     if settings.webhook is not None:
         backends.append(_webhook(settings.webhook, failures, clock, randomness))
-    if settings.log is not None and log is not None:
-        sink = LogSink(log, settings.log.format, failures)
-        backends.insert(0, _before(sink, settings.log, failures, clock))
     return Auditor(settings.policy, backends, api.context, api.metrics) if backends else None
+
+
+def log_lines(settings: LogSettings, clock: Clock) -> LineWriter:
+    """What writes the log file. To be called on the event loop. Raises ClusterError."""
+    return LineWriter(_open_file(settings, clock))
 
 
 def _open_file(settings: LogSettings, clock: Clock) -> Output:

@@ -8,11 +8,18 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any, NoReturn
 
 from bayplan.support.loop import run_loop
 
 logger = logging.getLogger(__name__)
+
+
+def name_process(name: str) -> None:
+    """What `ps -o comm`, `top` and `pgrep` call this process: at most 15 characters."""
+    with contextlib.suppress(OSError):  # not on every system
+        Path("/proc/self/comm").write_text(name)
 
 
 def run_child(name: str, main: Callable[[], Coroutine[Any, Any, None]]) -> NoReturn:

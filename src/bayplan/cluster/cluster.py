@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from bayplan.cluster.authentication import Authentication
     from bayplan.cluster.authorization import Authorization
     from bayplan.cluster.encryption import Encryption
+    from bayplan.cluster.group_member import GroupMember
     from bayplan.cluster.worker_process import WorkerProcess
 
 logger = logging.getLogger(__name__)
@@ -64,6 +65,27 @@ def _etcd_options(settings: ClusterSettings) -> EtcdOptions:
     return replace(settings.etcd, root=PREFIX, folders=etcd_folders(DEFAULT_KINDS))
 
 
+def kubernetes_addresses(settings: ClusterSettings) -> tuple[str, ...]:
+    """The addresses that the certificate of the server is for."""
+    kubernetes_service = AddressRange(settings.api.service_cluster_ip_range.partition(",")[0]).first
+    return settings.bind_address, *settings.further_addresses, kubernetes_service
+
+
+def url_of(bind_address: str, port: int) -> str:
+    """Base URL of a server for clients on this machine."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bind_address, bind_address)
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+def listen_error(where: str, error: OSError) -> ClusterError:
+    """Why nobody can listen there."""
+    if error.errno == errno.EADDRINUSE:
+        return AddressInUse(
+            f"{where} is in use; choose another port with --port (0 picks a free one), or stop what listens there"
+        )
+    return ClusterError(f"cannot listen on {where}: {error.strerror or error}")
+
+
 class Cluster:
     """Starts an API server and the components around it; `start` returns when the API is served, `stop` when everything has ended."""
 
@@ -75,19 +97,20 @@ class Cluster:
         randomness: Randomness | None = None,
         contents: Iterable[tuple[Kind, Any]] = (),
         worker_process: WorkerProcess | None = None,
+        member: GroupMember | None = None,
     ) -> None:
         """`contents`: objects to begin with, taken in as they are; those that the store has already win.
-        `worker_process`: the process in which the components are to run; None for this one."""
+        `worker_process`: the process in which the components are to run; None for this one.
+        `member`: what this process has in common with others that serve the same address; None if it serves alone."""
         self.settings = settings
+        self._member = member
         self._worker_process = worker_process
         self._contents = contents
         self.clock = clock or SystemClock()
         self.randomness = randomness or SystemRandomness()
         self.metrics = Registry()
         self.port = 0
-        kubernetes_service = AddressRange(settings.api.service_cluster_ip_range.partition(",")[0]).first
-        addresses = (settings.bind_address, *settings.further_addresses, kubernetes_service)
-        self.credentials = obtain(settings.directory, addresses, self.clock.now())
+        self.credentials = obtain(settings.directory, kubernetes_addresses(settings), self.clock.now())
         self.serving = Serving(settings, self.credentials, self.clock)
         self._token_key_files = TokenKeyFiles(settings, self.credentials, self.clock)
         self.encryption = self._encryption_of(settings.api)
@@ -147,9 +170,7 @@ class Cluster:
     @property
     def server_url(self) -> str:
         """Base URL of the API."""
-        host = self.settings.bind_address
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        return f"https://[{host}]:{self.port}" if ":" in host else f"https://{host}:{self.port}"
+        return url_of(self.settings.bind_address, self.port)
 
     def kubeconfig(self) -> str:
         """A kubeconfig for the administrator."""
@@ -172,7 +193,8 @@ class Cluster:
         if self.settings.api.audit is not None:
             from bayplan.cluster.auditing import open_audit_log  # few clusters have one
 
-            self.api.auditor = open_audit_log(self.settings.api.audit, self.api, self.clock, self.randomness)
+            lines = self._member.audit_lines if self._member is not None else None
+            self.api.auditor = open_audit_log(self.settings.api.audit, self.api, self.clock, self.randomness, lines)
         await self.api.open()
         try:
             await self._serve()
@@ -259,20 +281,10 @@ class Cluster:
         )
         self.api.unfinished.add(AUTHENTICATION)
         try:
-            self.port = await self._http.start(settings.bind_address, settings.port, self.serving.tls)
-            for further in settings.further_addresses:
-                await self._http.listen_also(further, self.port)
+            await self._listen(self._http)
         except OSError as error:
-            where = f"{settings.bind_address}:{settings.port}"
-            if error.errno == errno.EADDRINUSE:
-                raise AddressInUse(
-                    f"{where} is in use; choose another port with --port (0 picks a free one), or stop what listens there"
-                ) from error
-            raise ClusterError(f"cannot listen on {where}: {error.strerror or error}") from error
-        address = settings.further_addresses[0] if settings.further_addresses else settings.bind_address
-        await self.api.publish_address(
-            {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(address, address), self.port
-        )
+            raise listen_error(f"{settings.bind_address}:{settings.port}", error) from error
+        await self._publish_address()
         await self._certificates_changed()
         self.api.unfinished.discard(AUTHENTICATION)
         self.api.keep_running("certificates", lambda: self.serving.follow(self._certificates_changed))
@@ -283,7 +295,35 @@ class Cluster:
             self.api.keep_running("encryption configuration", self.encryption.follow)
         if self.encryption is not None and self.api.context.key_service_error is not None:
             self.api.keep_running("key management services", self.encryption.follow_services)
-        self.api.keep_running("identity", lambda: keep_identity(self.api.context, socket.gethostname()))
+        if self._leads:
+            self.api.keep_running("identity", lambda: keep_identity(self.api.context, socket.gethostname()))
+
+    @property
+    def _leads(self) -> bool:
+        """Whether this process says where the server is, and that it is there."""
+        return self._member is None or self._member.leads
+
+    async def _listen(self, http: HttpServer) -> None:
+        """Listen on all addresses. Raises OSError."""
+        settings = self.settings
+        if self._member is not None:
+            self.port = settings.port
+            self.api.gathered_metrics = self._member.metrics
+            http.start_on(self._member.sockets, self._member.share, self.serving.tls)
+            return
+        self.port = await http.start(settings.bind_address, settings.port, self.serving.tls)
+        for further in settings.further_addresses:
+            await http.listen_also(further, self.port)
+
+    async def _publish_address(self) -> None:
+        """Let the `kubernetes` service lead to this server. Raises ApiError."""
+        settings = self.settings
+        address = settings.further_addresses[0] if settings.further_addresses else settings.bind_address
+        address = {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(address, address)
+        if self._leads:
+            await self.api.publish_address(address, self.port)
+        else:
+            self.api.name_address(address, self.port)
 
     async def _token_keys_changed(self) -> None:
         self.api.context.service_accounts.keys_changed()

@@ -25,7 +25,7 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 logger = logging.getLogger(__name__)
@@ -74,8 +74,12 @@ class ForkServer:
         return cls(control, process)
 
     @classmethod
-    def executed(cls, module: str, task: bytes) -> ForkServer:
-        """A new Python process that runs a module, which takes the connection by `accept` and calls `serve`. Raises OSError."""
+    def executed(cls, module: str, task: bytes, inherited: Sequence[int] = ()) -> ForkServer:
+        """A new Python process that runs a module, which takes the connection by `accept` and calls `serve`. Raises OSError.
+
+        inherited: descriptors that it gets, under the same numbers."""
+        for descriptor in inherited:
+            os.set_inheritable(descriptor, True)
         control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             theirs.set_inheritable(True)
@@ -83,6 +87,8 @@ class ForkServer:
             arguments = [sys.executable, "-m", module, str(theirs.fileno()), str(os.getpid())]
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
             process = os.posix_spawn(sys.executable, arguments, environment)
+        for descriptor in inherited:
+            os.set_inheritable(descriptor, False)
         return cls(control, process)
 
     def fork(self) -> socket.socket:

@@ -16,7 +16,7 @@ import pytest
 from bayplan.apiserver.audit.backend import Blocking, Failures
 from bayplan.apiserver.audit.batching import Batching
 from bayplan.apiserver.audit.events import Event, ObjectReference, Status, UserInfo, legacy_line, line
-from bayplan.apiserver.audit.log_backend import LogSink
+from bayplan.apiserver.audit.log_backend import LineWriter, LogSink
 from bayplan.apiserver.audit.rotation import RotatingFile
 from bayplan.apiserver.audit.settings import BatchSettings, LogSettings
 from bayplan.apiserver.audit.truncation import Truncating, truncated
@@ -170,7 +170,7 @@ def test_who_waits_for_the_log_learns_whether_its_event_is_kept(
     metrics, output = Registry(), _Broken()
 
     async def main() -> None:
-        backend = Blocking(LogSink(output, "json", Failures(metrics)), strict=strict)
+        backend = Blocking(LogSink(LineWriter(output), "json", Failures(metrics)), strict=strict)
         assert await asyncio.gather(*(backend.process(event(number)) for number in range(3))) == kept
         backend.process(event(7))  # nobody waits
         await backend.close()
@@ -330,7 +330,7 @@ def test_the_log_is_written_in_the_old_form(tmp_path: Path) -> None:
     async def main() -> None:
         path = tmp_path / "audit.log"
         file = RotatingFile(path, LogSettings(path=str(path)), SystemClock().now)
-        backend = Blocking(LogSink(file, "legacy", Failures(Registry())), strict=False)
+        backend = Blocking(LogSink(LineWriter(file), "legacy", Failures(Registry())), strict=False)
         await backend.process(event(1))
         await backend.close()
         assert path.read_bytes() == legacy_line(event(1))

@@ -1,4 +1,4 @@
-"""Events as lines in a file, or on standard output. They are written by a thread, those that wait at the same time together.
+"""Events as lines in a file, or on standard output. They are written by a thread, those that wait at the same time together; or by another process.
 
 Source: `k8s.io/apiserver/plugin/pkg/audit/log`.
 """
@@ -29,29 +29,32 @@ class Output(Protocol):
 
 
 class _Waiting(NamedTuple):
-    lines: list[bytes]
+    lines: Sequence[bytes]
     done: asyncio.Future[list[str]]
+
+
+class Lines(Protocol):
+    """Where lines of the log go."""
+
+    async def write(self, lines: Sequence[bytes]) -> Sequence[str]:
+        """Write lines: of each, what went wrong; "" if nothing did."""
+
+    async def close(self) -> None:
+        """Write no more."""
 
 
 class LogSink:
     """See Sink."""
 
-    def __init__(self, output: Output, output_format: str, failures: Failures) -> None:
+    def __init__(self, lines: Lines, output_format: str, failures: Failures) -> None:
         """output_format: `json` or `legacy`."""
-        self._output = output
+        self._lines = lines
         self._line: Callable[[Event], bytes] = legacy_line if output_format == _LEGACY else line
         self._failures = failures
-        self._worker = WorkerThread("audit log")
-        self._waiting: list[_Waiting] = []
-        self._is_writing = False
 
     async def write(self, events: Sequence[Event]) -> bool:
         """See Sink."""
-        done: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting([self._line(event) for event in events], done))
-        if not self._is_writing:
-            self._write_waiting()
-        problems = await done
+        problems = await self._lines.write([self._line(event) for event in events])
         for event, problem in zip(events, problems, strict=True):
             if problem:
                 self._failures.report(_PLUGIN, problem, (event,))
@@ -59,6 +62,28 @@ class LogSink:
 
     async def close(self) -> None:
         """See Sink."""
+        await self._lines.close()
+
+
+class LineWriter:
+    """See Lines: writes to an output in a thread, lines that wait at the same time together."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._worker = WorkerThread("audit log")
+        self._waiting: list[_Waiting] = []
+        self._is_writing = False
+
+    async def write(self, lines: Sequence[bytes]) -> Sequence[str]:
+        """See Lines."""
+        done: asyncio.Future[list[str]] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(lines, done))
+        if not self._is_writing:
+            self._write_waiting()
+        return await done
+
+    async def close(self) -> None:
+        """See Lines."""
         await self._worker.run(self._output.close)
         await self._worker.close()
 

@@ -16,10 +16,10 @@ from bayplan.api.errors import ApiError, service_unavailable
 from bayplan.api.types import core_v1, discovery_v1, meta_v1
 from bayplan.apiserver.bootstrap.publishing import change, ensure, kind_of
 from bayplan.apiserver.context import Context
+from bayplan.apiserver.objects import SERVERS
 from bayplan.store.errors import Conflict, StoreError
 
 _DISCOVERY: Final = "discovery.k8s.io/v1"
-_SERVERS: Final = "/registry/masterleases/"
 _SERVER_SECONDS: Final = 15.0
 """How long a server counts that has not said again that it is there."""
 _TRIES, _PAUSE = 50, 0.1
@@ -55,7 +55,7 @@ async def withdraw_service(context: Context, ip: str, port: int) -> None:
         return
     try:
         with suppress(Conflict):
-            await context.objects.store.delete(_SERVERS + ip)
+            await context.objects.store.delete(SERVERS + ip)
         addresses = await _servers(context)
     except StoreError as error:
         raise service_unavailable(str(error)) from error
@@ -69,15 +69,15 @@ async def _join(context: Context, ip: str) -> Sequence[str]:
     subset = {"addresses": [{"ip": ip}]}
     value = {"kind": "Endpoints", "apiVersion": "v1", "metadata": {}, "subsets": [subset]}
     try:
-        await context.objects.store.put(_SERVERS + ip, msgspec.json.encode(value), ttl=_SERVER_SECONDS)
+        await context.objects.store.put(SERVERS + ip, msgspec.json.encode(value), ttl=_SERVER_SECONDS)
         return await _servers(context) or (ip,)
     except StoreError as error:
         raise service_unavailable(f"the store cannot be written to: {error}") from error
 
 
 async def _servers(context: Context) -> tuple[str, ...]:
-    found = await context.objects.store.range(_SERVERS, _SERVERS[:-1] + "0")
-    return tuple(sorted(item.key[len(_SERVERS) :] for item in found.items))
+    found = await context.objects.store.range(SERVERS, SERVERS[:-1] + "0")
+    return tuple(sorted(item.key[len(SERVERS) :] for item in found.items))
 
 
 async def _publish_service(context: Context, port: int) -> None:

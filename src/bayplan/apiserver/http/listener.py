@@ -6,14 +6,16 @@ A process without free file descriptors stops accepting for a moment and says so
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import select
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from bayplan.apiserver.http.connection_share import ConnectionShare
 from bayplan.support.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -29,6 +31,41 @@ _KEEPALIVE_SECONDS: Final = 180
 """Between two looks of the system at a silent connection, as in kube-apiserver."""
 _SHUTDOWN_SECONDS: Final = 5.0
 """For a client to answer the end of TLS."""
+_YIELD_SECONDS: Final = 0.003
+"""For which a connection is left to another process that has fewer."""
+
+
+def listening_sockets(host: str, port: int) -> list[socket.socket]:
+    """Sockets that listen on all addresses of a host, the first on a port that the system chooses if that is 0, and the others on the same. Blocks while the
+    name is resolved. Raises OSError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            bound = (address[0], port, *address[2:]) if port else address
+            sockets.append(_listening(family, kind, protocol, bound))
+            port = port or int(sockets[0].getsockname()[1])
+    except BaseException:
+        for one in sockets:
+            one.close()
+        raise
+    return sockets
+
+
+def _listening(family: int, kind: int, protocol: int, address: Any) -> socket.socket:
+    """Raises OSError."""
+    one = socket.socket(family, kind, protocol)
+    try:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        one.setblocking(False)
+        one.bind(address)
+        one.listen(_BACKLOG)
+    except BaseException:
+        one.close()
+        raise
+    return one
 
 
 class Listener:
@@ -53,6 +90,8 @@ class Listener:
                 "ssl_shutdown_timeout": _SHUTDOWN_SECONDS,
             }
         self._sockets: list[socket.socket] = []
+        self._share: ConnectionShare | None = None
+        """Of this process in connections of sockets that other processes accept from as well."""
         self._handshakes: set[asyncio.Task[None]] = set()
         self._logged_at = float("-inf")
 
@@ -62,20 +101,21 @@ class Listener:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         try:
             for family, kind, protocol, _, address in dict.fromkeys(found):
-                one = socket.socket(family, kind, protocol)
-                self._sockets.append(one)
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                one.setblocking(False)
-                one.bind(address)
-                one.listen(_BACKLOG)
+                self._sockets.append(_listening(family, kind, protocol, address))
         except BaseException:
             self.close()
             raise
         for one in self._sockets:
             loop.add_reader(one, self._accept, one)
         return int(self._sockets[0].getsockname()[1])
+
+    def adopt(self, sockets: Sequence[socket.socket], share: ConnectionShare) -> None:
+        """Accept connections of sockets that listen already, and of which other processes accept, too."""
+        self._share = share
+        self._sockets += sockets
+        share.begin()
+        for one in sockets:
+            asyncio.get_running_loop().add_reader(one, self._accept, one)
 
     def use(self, tls: ssl.SSLContext) -> None:
         """Make the handshakes of connections that come from now on with other certificates."""
@@ -90,11 +130,19 @@ class Listener:
     def close(self) -> None:
         """Listen no more. What was accepted goes on; connections that wait to be accepted are accepted first."""
         sockets, self._sockets = self._sockets, []
+        share, self._share = self._share, None
         loop = asyncio.get_running_loop()
         for one in sockets:
-            if loop.remove_reader(one):
+            if loop.remove_reader(one) or share is not None:
                 self._accept_all(one)
+            if share is not None:
+                with contextlib.suppress(OSError):  # another process was first
+                    one.shutdown(
+                        socket.SHUT_RDWR
+                    )  # nobody accepts any more: what comes is refused, rather than left waiting
             one.close()
+        if share is not None:
+            share.end()
 
     def abort(self) -> None:
         """End handshakes that have not ended."""
@@ -102,6 +150,9 @@ class Listener:
             task.cancel()
 
     def _accept(self, listening: socket.socket) -> None:
+        if self._share is not None and self._share.is_ahead:
+            self._yield(listening)
+            return
         try:
             self._accept_all(listening)
         except OSError as error:
@@ -110,7 +161,7 @@ class Listener:
     def _accept_all(self, listening: socket.socket) -> None:
         """Accept the connections that wait. Raises OSError if the process or the system has no room for more."""
         loop = asyncio.get_running_loop()
-        for _ in range(_AT_ONCE):
+        for _ in range(_AT_ONCE if self._share is None else 1):
             try:
                 one, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionError):
@@ -118,7 +169,8 @@ class Listener:
             except OSError as error:
                 if error.errno in _EXHAUSTED:
                     raise
-                logger.warning("a connection was not accepted: %s", error)
+                if error.errno != errno.EINVAL:  # which says that another process has ended the listening
+                    logger.warning("a connection was not accepted: %s", error)
                 return
             one.setblocking(False)
             task = loop.create_task(self._connect(one, address))
@@ -134,6 +186,19 @@ class Listener:
             self._logged_at = now
             logger.error("no new connections are accepted: %s; those that are open go on", error.strerror)
         self._clock.call_later(_RETRY_SECONDS, lambda: self._resume(listening))
+
+    def _yield(self, listening: socket.socket) -> None:
+        """Leave a connection to a process that has fewer; if that does not take it soon, this one does."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listening)
+
+        def take() -> None:
+            if listening in self._sockets:
+                loop.add_reader(listening, self._accept, listening)
+                with contextlib.suppress(OSError):
+                    self._accept_all(listening)
+
+        self._clock.call_later(_YIELD_SECONDS, take)
 
     def _resume(self, listening: socket.socket) -> None:
         if listening in self._sockets:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from http import HTTPStatus
 from urllib.parse import unquote
 
@@ -26,6 +27,7 @@ from bayplan.apiserver.certificates import KeyPair
 from bayplan.apiserver.http.answer import simple_response, wants_pretty
 from bayplan.apiserver.http.body import GZIP_THRESHOLD, bounded, pieces_of, send
 from bayplan.apiserver.http.connection import Connection
+from bayplan.apiserver.http.connection_share import ConnectionShare
 from bayplan.apiserver.http.connections import ConnectionServer
 from bayplan.apiserver.http.drain import drain, refusal_while_draining
 from bayplan.apiserver.http.head import HEAD_LIMIT
@@ -115,6 +117,20 @@ class HttpServer:
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None) -> int:
         """Listen. Returns the port (chosen by the system if 0 is given). Raises OSError if the address is taken."""
+        listener = self._make_listener(tls)
+        found = await listener.start(host, port)
+        self._listening(listener)
+        return found
+
+    def start_on(self, sockets: Sequence[socket.socket], share: ConnectionShare, tls: ssl.SSLContext | None) -> None:
+        """Serve connections of sockets that listen already, and of which other processes accept, too."""
+        listener = self._make_listener(tls)
+        assert self._connections is not None
+        self._connections.share = share
+        listener.adopt(sockets, share)
+        self._listening(listener)
+
+    def _make_listener(self, tls: ssl.SSLContext | None) -> Listener:
         self._connections = connections = ConnectionServer(
             self._handle,
             self,
@@ -127,11 +143,11 @@ class HttpServer:
             auto_decompress=False,
         )
         clock, timeout = self.server.context.clock, self.server.context.settings.header_timeout
-        listener = Listener(connections, tls, clock, handshake_seconds=max(timeout, _LEAST_HANDSHAKE_SECONDS))
-        found = await listener.start(host, port)
+        return Listener(connections, tls, clock, handshake_seconds=max(timeout, _LEAST_HANDSHAKE_SECONDS))
+
+    def _listening(self, listener: Listener) -> None:
         self._listener = listener
         self._reaper = asyncio.create_task(self._reap(), name="watches of clients that have gone")
-        return found
 
     def certificates_changed(self, tls: ssl.SSLContext) -> None:
         """Judge the certificates of open connections by the authorities of now, and use new ones for new connections."""

@@ -163,6 +163,11 @@ class Forwards:
             self._changed()
         return removed
 
+    def replace(self, forwards: Iterable[Forward]) -> None:
+        """Have these, and no others."""
+        self._forwards = {one.service: one for one in forwards}
+        self._changed()
+
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call a function whenever forwards change."""
         self._listeners.append(listener)

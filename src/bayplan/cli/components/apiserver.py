@@ -10,6 +10,7 @@ import click
 from bayplan.cli.clusters.data_directory import make_directory
 from bayplan.cli.clusters.kubeconfig_file import check_kubeconfig
 from bayplan.cli.clusters.running_cluster import run_until_stopped
+from bayplan.cli.clusters.running_group import run_group_until_stopped
 from bayplan.cli.flags.audit_flags import audit_options
 from bayplan.cli.flags.authentication_flags import authentication_options
 from bayplan.cli.flags.authorization_flags import authorization_options
@@ -206,6 +207,13 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     show_default=True,
     help="Where to write the administrator's kubeconfig.",
 )
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="How many processes serve the API at the same address (Linux). With more than one a further process owns a SQLite or memory store.",
+)
 @click.option("--v", "v", type=int, default=0, help="Log verbosity, as in Kubernetes.")
 def command(
     store: str,
@@ -230,6 +238,7 @@ def command(
     oidc_required_claim: tuple[str, ...],
     forward: tuple[str, ...],
     kubeconfig: Path,
+    processes: int,
     v: int,
     etcd: EtcdFlags,
     serving: ServingFlags,
@@ -287,4 +296,7 @@ def command(
         run_scheduler=False,
         run_controllers=False,
     )
-    run_until_stopped(settings, kubeconfig, (), "(API server alone)")
+    if processes > 1:
+        run_group_until_stopped(settings, processes, kubeconfig)
+    else:
+        run_until_stopped(settings, kubeconfig, (), "(API server alone)")

@@ -1,0 +1,176 @@
+"""A process of a group of API servers, as it sees itself: one of the API servers, or the owner of the store that they share.
+
+main process                              this process
+serve store, serve API (which number) ->
+                                      <-  metrics of all, lines of the audit log, forwards that were changed
+metrics of this one, forwards, stop   ->
+ping                                  ->  pong
+"""
+
+from __future__ import annotations
+
+import importlib
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Final, NoReturn
+
+from bayplan.apiserver.http.connection_share import ConnectionShare
+from bayplan.apiserver.routing.forwards import parse_forward
+from bayplan.cluster.child_main import name_process, run_child
+from bayplan.cluster.cluster import Cluster
+from bayplan.cluster.errors import ClusterError
+from bayplan.cluster.group_member import GroupMember
+from bayplan.cluster.settings import ClusterSettings
+from bayplan.store.errors import StoreError
+from bayplan.store.remote.server import StoreServer
+from bayplan.store.url import open_store
+from bayplan.support.clock import SystemClock
+from bayplan.support.memo_metrics import memo_metrics
+from bayplan.support.pipe import Pipe, PipeError, open_pipe
+from bayplan.support.shared_numbers import SharedNumbers
+
+_BEFORE_FORK: Final = ("bayplan.cluster.cluster", "bayplan.store.sqlite.store", "bayplan.store.remote.client")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlan:
+    """What all processes of a group know from their beginning."""
+
+    settings: ClusterSettings
+    """Of the whole: `store` is what is kept, and limits are those of all API servers together."""
+    processes: int
+    """How many API servers there are."""
+    sockets: tuple[int, ...]
+    """Descriptors of the listening sockets."""
+    counts: int
+    """Descriptor of the memory with the number of connections of each."""
+    store_socket: Path | None
+    """Where the owner of the store is reached; None if each API server reaches the store by itself."""
+
+    def settings_of(self, index: int) -> ClusterSettings:
+        """The settings of one API server, which gets its part of what may be worked on at once."""
+        api = self.settings.api
+        reading = _part(api.max_requests_inflight, self.processes, index)
+        changing = _part(api.max_mutating_requests_inflight, self.processes, index)
+        api = replace(api, max_requests_inflight=reading, max_mutating_requests_inflight=changing)
+        store = self.settings.store if self.store_socket is None else f"unix:{self.store_socket}"
+        return replace(self.settings, api=api, store=store)
+
+
+def _part(limit: int, processes: int, index: int) -> int:
+    """The part of one process; 0, which is no limit, stays 0."""
+    whole, rest = divmod(limit, processes)
+    return max(whole + (index < rest), 1) if limit > 0 else limit
+
+
+def load_modules() -> None:
+    """Load what every process needs, as far as that can be shared."""
+    for module in _BEFORE_FORK:
+        importlib.import_module(module)
+
+
+def work(end: socket.socket, plan: GroupPlan) -> NoReturn:
+    """What a process of a group does, all its life."""
+    run_child("a process of the API server", lambda: _Host(plan).run(end))
+
+
+class _Host:
+    """Runs the store or an API server, as the pipe says."""
+
+    def __init__(self, plan: GroupPlan) -> None:
+        self._plan = plan
+        self._store: StoreServer | None = None
+        self._cluster: Cluster | None = None
+
+    async def run(self, end: socket.socket) -> None:
+        """Do what the pipe says until it ends."""
+        self._pipe: Pipe = await open_pipe(end)
+        self._pipe.request_handlers |= {
+            "serve store": self._serve_store,
+            "serve API": self._serve_api,
+            "metrics": self._metrics,
+            "stop": self._stop,
+        }
+        self._pipe.notification_handlers |= {
+            "ping": lambda: self._pipe.notify("pong"),
+            "forwards": self._set_forwards,
+        }
+        await self._pipe.ended()
+        await self._stop()
+
+    async def _serve_store(self) -> str:
+        """Own the store; what is wrong, if it cannot be opened."""
+        name_process("bayplan-store")
+        assert self._plan.store_socket is not None
+        store = open_store(self._plan.settings.store, clock=SystemClock(), tells_previous=False)
+        self._store = StoreServer(store, self._plan.store_socket)
+        try:
+            await self._store.start()
+        except StoreError as error:
+            return str(error)
+        return ""
+
+    async def _serve_api(self, index: int, forwards: Sequence[str]) -> str:
+        """Be an API server; what is wrong, if that is not possible. forwards: those that were set while the group ran, if any were."""
+        name_process(f"bayplan-api-{index}")
+        plan = self._plan
+        counts = SharedNumbers(plan.counts, plan.processes)
+        audit = plan.settings.api.audit
+        member = GroupMember(
+            sockets=[socket.socket(fileno=number) for number in plan.sockets],
+            share=ConnectionShare(counts, index),
+            leads=index == 0,
+            metrics=partial(self._pipe.call, "metrics of all"),
+            audit_lines=_PipedLines(self._pipe) if audit is not None and audit.log is not None else None,
+        )
+        try:
+            self._cluster = cluster = Cluster(plan.settings_of(index), member=member)
+            if forwards:
+                self._set_forwards(forwards)
+            await cluster.start()
+        except (ClusterError, StoreError, ValueError) as error:
+            return str(error)
+        cluster.api.context.services.forwards.on_change(self._forwards_changed)
+        return ""
+
+    def _set_forwards(self, forwards: Sequence[str]) -> None:
+        """Another process was told of other forwards."""
+        if self._cluster is not None:
+            self._cluster.api.context.services.forwards.replace([parse_forward(one) for one in forwards])
+
+    def _forwards_changed(self) -> None:
+        if self._cluster is not None:
+            forwards = [str(one) for one in self._cluster.api.context.services.forwards.all()]
+            self._pipe.notify("forwards changed", forwards)
+
+    async def _metrics(self) -> bytes:
+        return await self._cluster.api.own_metrics() if self._cluster is not None else memo_metrics()
+
+    async def _stop(self) -> None:
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            await cluster.stop()
+        store, self._store = self._store, None
+        if store is not None:
+            await store.stop()
+
+
+class _PipedLines:
+    """See Lines: the main process writes the file for all."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+
+    async def write(self, lines: Sequence[bytes]) -> Sequence[str]:
+        """See Lines."""
+        try:
+            problems: Sequence[str] = await self._pipe.call("audit", list(lines))
+        except PipeError as error:
+            return [str(error)] * len(lines)
+        return problems
+
+    async def close(self) -> None:
+        """See Lines: the main process closes the file."""

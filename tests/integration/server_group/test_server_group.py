@@ -1,0 +1,260 @@
+"""`bayplan apiserver --processes N`: nobody outside sees that there are several processes, whichever of them ends."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.server_group.group import (
+    FAILURES,
+    Connection,
+    Group,
+    config_map,
+    eventually,
+    needs_linux,
+    running,
+)
+
+pytestmark = needs_linux
+_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.fixture(scope="module")
+def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
+    """A group of two that tests share which end nothing."""
+    with running(tmp_path_factory.mktemp("group")) as found:
+        yield found
+
+
+def test_connections_are_shared_evenly_and_a_read_sees_what_was_written_elsewhere(group: Group) -> None:
+    before = [_accepted(group, number) for number in (0, 1)]
+    connections = group.connections(20)
+    after = [_accepted(group, number) for number in (0, 1)]
+    assert sorted(now - then for then, now in zip(before, after, strict=True)) == [10, 10]
+    code, created = connections[0].ask("POST", _MAPS, config_map("shared", step="0"))
+    assert code == 201
+    for step in range(1, 60):
+        writer, reader = connections[step % 20], connections[(step + 1) % 20]
+        created["data"]["step"] = str(step)
+        code, created = writer.ask("PUT", f"{_MAPS}/shared", created)
+        assert code == 200
+        assert reader.ask("GET", f"{_MAPS}/shared")[1]["metadata"] == created["metadata"]
+        assert reader.ask("GET", _MAPS)[1]["metadata"]["resourceVersion"] >= created["metadata"]["resourceVersion"]
+    for one in connections:
+        one.close()
+
+
+def _accepted(group: Group, number: int) -> int:
+    """Connections that an API server process has: its sockets in /proc that are none of the first ones."""
+    pid = group.pid(f"bayplan-api-{number}")
+    tables = Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]
+    port = int(group.url.rsplit(":", 1)[1])
+    inodes = {
+        row.split()[9] for row in tables if int(row.split()[1].split(":")[1], 16) == port and row.split()[3] == "01"
+    }
+    links = [_link(one) for one in Path(f"/proc/{pid}/fd").iterdir()]
+    return sum(f"socket:[{inode}]" in links for inode in inodes)
+
+
+def _link(path: Path) -> str:
+    try:
+        return str(path.readlink())
+    except OSError:
+        return ""
+
+
+def test_one_scrape_tells_of_all_requests(group: Group) -> None:
+    connections = group.connections(4)
+    for one in connections:
+        assert one.ask("GET", "/api/v1/namespaces/kube-public/limitranges")[0] == 200
+    for one in connections:
+        text = one.text("/metrics")
+        counts = re.findall(r'^apiserver_request_total\{.*resource="limitranges".*\} (\S+)$', text, re.MULTILINE)
+        assert [float(count) for count in counts] == [4.0]
+        assert len(re.findall(r"^# TYPE apiserver_request_total ", text, re.MULTILINE)) == 1
+        limits = re.findall(r"^apiserver_flowcontrol_nominal_limit_seats\{.*\} (\S+)$", text, re.MULTILINE)
+        assert 600 <= sum(map(float, limits)) <= 640  # each level's part is rounded up, in each process
+        objects = re.search(r'^apiserver_storage_objects\{resource="namespaces"\} (\S+)$', text, re.MULTILINE)
+        assert objects is not None
+        assert float(objects[1]) == 4
+        one.close()
+
+
+def test_a_watch_sees_the_writes_of_all_processes_in_order(group: Group) -> None:
+    connections = group.connections(4)
+    start = connections[0].ask("GET", _MAPS)[1]["metadata"]["resourceVersion"]
+    watches = [
+        one.send("GET", f"{_MAPS}?watch=1&resourceVersion={start}&timeoutSeconds=20") for one in group.connections(2)
+    ]
+    revisions = []
+    for number in range(40):
+        code, made = connections[number % 4].ask("POST", _MAPS, config_map(f"watched-{number}"))
+        assert code == 201
+        revisions.append(made["metadata"]["resourceVersion"])
+    for watch in watches:
+        seen = [json.loads(watch.readline())["object"]["metadata"]["resourceVersion"] for _ in revisions]
+        assert seen == revisions
+        watch.close()
+    for one in connections:
+        one.close()
+
+
+def test_forwards_and_identity_are_those_of_one_server(group: Group) -> None:
+    first, second = group.connections(2)
+    assert first.ask("PUT", "/bayplan/forwards/shop/hook", {"target": "localhost:9443"})[0] == 200
+    eventually(lambda: len(second.ask("GET", "/bayplan/forwards")[1]["forwards"]) == 1)
+    leases = second.ask("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases")[1]["items"]
+    assert len([one for one in leases if one["metadata"]["name"].startswith("apiserver-")]) == 1
+    endpoints = second.ask("GET", "/api/v1/namespaces/default/endpoints/kubernetes")[1]
+    assert [one["ip"] for subset in endpoints["subsets"] for one in subset["addresses"]] == ["127.0.0.1"]
+    for one in (first, second):
+        one.close()
+
+
+class Writers:
+    """Clients that create config maps one after the other, each over a connection of its own, until told to stop."""
+
+    def __init__(self, group: Group, count: int) -> None:
+        self.acknowledged: list[str] = []
+        self.refused: list[tuple[int, str]] = []
+        self._group = group
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self, number: int) -> None:
+        connection: Connection | None = None
+        step = 0
+        while not self._stop.is_set():
+            name = f"map-{number}-{step}"
+            step += 1
+            try:
+                connection = connection or self._group.connect()
+                code, answer = connection.ask("POST", _MAPS, config_map(name))
+            except FAILURES:
+                if connection is not None:
+                    connection.close()
+                connection = None
+                continue
+            if code == 201:
+                self.acknowledged.append(name)
+            else:
+                self.refused.append((code, str(answer)))
+
+    def progress(self, count: int) -> None:
+        """Wait until so many more are acknowledged."""
+        goal = len(self.acknowledged) + count
+        eventually(lambda: len(self.acknowledged) >= goal)
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def test_nothing_acknowledged_is_lost_whichever_process_is_killed(tmp_path: Path) -> None:
+    with running(tmp_path) as group:
+        writers = Writers(group, 6)
+        try:
+            writers.progress(60)
+            for name in ("bayplan-api-0", "bayplan-store", "bayplan-api-1", "bayplan-store"):
+                before = group.kill(name)
+                killed = time.monotonic()
+                eventually(lambda name=name, before=before: group.replaced(name, before))  # type: ignore[misc]
+                writers.progress(60)
+                assert time.monotonic() - killed < 10
+        finally:
+            writers.stop()
+        names = {one["metadata"]["name"] for one in group.connect().ask("GET", _MAPS)[1]["items"]}
+        assert set(writers.acknowledged) <= names
+        assert writers.refused == []
+
+
+def test_the_fork_server_may_die_with_all_that_it_has_made(tmp_path: Path) -> None:
+    with running(tmp_path) as group:
+        first = group.connect()
+        assert first.ask("POST", _MAPS, config_map("kept"))[0] == 201
+        names = ("bayplan-store", "bayplan-api-0", "bayplan-api-1")
+        before = {name: group.pid(name) for name in names}
+        (server,) = map(int, Path(f"/proc/{group.process.pid}/task/{group.process.pid}/children").read_text().split())
+        os.kill(server, signal.SIGKILL)
+        eventually(lambda: all(group.replaced(name, before[name]) for name in names))
+        second = group.connect()
+        assert second.ask("GET", f"{_MAPS}/kept")[0] == 200
+
+
+def test_a_frozen_process_gets_no_new_connections_and_is_replaced(tmp_path: Path) -> None:
+    with running(tmp_path) as group:
+        before = group.kill("bayplan-api-1", signal.SIGSTOP)
+        for _ in range(10):
+            connection = group.connect()
+            assert connection.ask("GET", _MAPS)[0] == 200
+        eventually(lambda: group.replaced("bayplan-api-1", before), 40)
+
+
+def test_a_group_that_is_told_to_stop_answers_what_has_come_and_refuses_the_rest(tmp_path: Path) -> None:
+    with running(tmp_path) as group:
+        connections = group.connections(4)
+        watches = [one.send("GET", f"{_MAPS}?watch=1&timeoutSeconds=60") for one in connections]
+        writers = Writers(group, 4)
+        writers.progress(50)
+        group.process.terminate()
+        assert group.process.wait(20) == 0
+        writers.stop()
+        for watch in watches:
+            with contextlib.suppress(*FAILURES):
+                while watch.readline():
+                    pass
+        with socket.socket() as attempt:
+            assert attempt.connect_ex(("127.0.0.1", int(group.url.rsplit(":", 1)[1]))) != 0
+        assert not (tmp_path / "store.db.socket").exists()
+    with running(tmp_path) as group:
+        names = {one["metadata"]["name"] for one in group.connect().ask("GET", _MAPS)[1]["items"]}
+        assert set(writers.acknowledged) <= names
+
+
+def test_what_is_in_memory_ends_with_its_owner_and_says_so(tmp_path: Path) -> None:
+    with running(tmp_path, store="memory:") as group:
+        assert group.connect().ask("POST", _MAPS, config_map("lost"))[0] == 201
+        group.kill("bayplan-store")
+        assert group.process.wait(20) == 1
+        assert "what was kept in memory is lost" in (tmp_path / "log").read_text()
+
+
+def test_requests_of_all_processes_are_in_one_audit_log_that_is_rotated_once(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(
+        "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Request\n  resources: [{group: '', resources: [configmaps]}]\n"
+    )
+    log = tmp_path / "audit.log"
+    flags = (f"--audit-policy-file={policy}", f"--audit-log-path={log}", "--audit-log-maxsize=1")
+    with running(tmp_path, *flags) as group:
+        connections = group.connections(4)
+        for number in range(40):
+            body = config_map(f"map-{number}", filler="x" * 40_000)
+            assert connections[number % 4].ask("POST", _MAPS, body)[0] == 201
+    files = [one for one in tmp_path.iterdir() if one.name.startswith("audit")]
+    assert len(files) == 2 + (len(files) == 3)
+    events = [json.loads(line) for one in files for line in one.read_text().splitlines()]
+    made = [
+        one["objectRef"]["name"] for one in events if one["verb"] == "create" and one["stage"] == "ResponseComplete"
+    ]
+    assert sorted(made) == sorted(f"map-{number}" for number in range(40))
+
+
+def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(AssertionError, match=f"{port} is in use"), running(tmp_path, f"--secure-port={port}"):
+            pass
