@@ -34,6 +34,7 @@ from bayplan.apiserver.allocation import Allocators
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authorization.chain import AuthorizerChain
 from bayplan.apiserver.custom_resources.mixed_cache import mixed
+from bayplan.apiserver.custom_resources.progress import ServedDefinitions
 from bayplan.apiserver.objects import ObjectStore, too_large
 from bayplan.apiserver.reads.negotiation import PLAIN, Form, negotiate, negotiate_custom
 from bayplan.apiserver.reads.representation import Shape
@@ -100,6 +101,8 @@ class Context:
     """What events are to tell of webhooks in simulated pods."""
     create_templates: CreateTemplates = field(default_factory=CreateTemplates)
     write_memo: WriteMemo = field(default_factory=WriteMemo)
+    definitions: ServedDefinitions = field(default_factory=ServedDefinitions)
+    """Whether what definitions say is served."""
     metrics: Registry = field(default_factory=Registry)
     """Where the server measures itself."""
     component_failures: Mapping[str, Callable[[], str]] = field(default_factory=dict)

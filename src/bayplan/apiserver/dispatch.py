@@ -34,6 +34,9 @@ from bayplan.apiserver.writes.submitting import SubmittedRequest, submit
 
 logger = logging.getLogger(__name__)
 
+_ABOUT_RESOURCES = ("/api", "/openapi")
+"""Paths that are no resources and say which there are."""
+
 
 class NonResourceHandler(Protocol):
     """Answers requests for what is no resource."""
@@ -64,6 +67,8 @@ class Dispatcher:
         try:
             if request.query:
                 check_timeout(request)
+            if self._context.objects.is_shared:
+                await self._be_current(request)
             asks = self._context.authorizer.asks_webhooks
             path = await self.paths.find_waiting(request) if asks else self.paths.find(request)
             self._check_size(request)
@@ -80,6 +85,26 @@ class Dispatcher:
             self._measure_watch(request, path, response.watcher)
         return response
 
+    async def _be_current(self, request: Request) -> None:
+        """Take in what other servers have written before a request came: it counts for who may do what, for which resources there are, and for what is read.
+
+        Raises ApiError (503).
+        """
+        context = self._context
+        if request.info.is_resource:
+            if request.query.get("resourceVersion") == "0":
+                return
+        elif not request.path.startswith(_ABOUT_RESOURCES):
+            return
+        if context.objects.may_be_behind:
+            await context.objects.catch_up()
+        if not context.definitions.are_served:
+            await context.definitions.served()
+
+    def _is_current(self) -> bool:
+        """Whether it is known that `_be_current` has nothing to wait for."""
+        return not self._context.objects.may_be_behind and self._context.definitions.are_served
+
     def gets_at_once(self, request: Request) -> bool:
         """Whether a request is a get that waits for nothing: `get` answers it."""
         context, info = self._context, request.info
@@ -88,7 +113,7 @@ class Dispatcher:
             or not info.is_resource
             or info.subresource
             or self.interceptor is not None
-            or context.objects.is_shared
+            or (context.objects.is_shared and not self._is_current())
             or context.authorizer.asks_webhooks
         ):
             return False
@@ -169,8 +194,6 @@ class Dispatcher:
 
     async def _resource(self, call: Call) -> Response:
         request = call.request
-        if self._context.objects.is_shared and call.kind.is_stored and request.query.get("resourceVersion") != "0":
-            await self._context.objects.catch_up()  # what another server has written before this request came
         refused = self._prepared(call)
         if refused is not None:
             return refused

@@ -151,6 +151,11 @@ class ObjectStore:
             self._show(revision)
         self._watch = await self.store.watch(PREFIX, revision + 1, self._deliver, self._lost)
 
+    @property
+    def may_be_behind(self) -> bool:
+        """Whether another server may have committed something that the caches do not show yet."""
+        return self.is_shared and (self.store.may_be_behind or self.store.revision > self.revision)
+
     async def catch_up(self) -> None:
         """Return once the caches show everything that any server has committed before the call. Raises ApiError (503)."""
         try:

@@ -169,6 +169,10 @@ class Store(Protocol):
     def pending(self, key: str) -> PendingWrite | None:
         """The newest write of the key that is not committed yet; None if there is none. `submit` can build on it."""
 
+    @property
+    def may_be_behind(self) -> bool:
+        """Whether something may be committed that the watches do not have yet, so that `catch_up` is worth a call; never so of a sole writer."""
+
     async def catch_up(self) -> None:
         """Return when the watches have everything that was committed before the call, by whomever; at once for a sole writer. Raises `StoreUnavailable`."""
 

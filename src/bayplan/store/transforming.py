@@ -131,6 +131,10 @@ class TransformingStore:
     def pending(self, key: str) -> PendingWrite | None:
         return self._below.pending(key)
 
+    @property
+    def may_be_behind(self) -> bool:
+        return self._below.may_be_behind
+
     async def catch_up(self) -> None:
         await self._below.catch_up()
 

@@ -465,6 +465,7 @@ class StoreConformance(ConformanceBase):
         await store.catch_up()
         assert (store.revision, recorder.revisions) == (1, [1])
         await asyncio.gather(*[store.catch_up() for _ in range(20)])
+        assert not (store.sole_writer and store.may_be_behind)
         assert store.revision == 1
 
     @with_store

@@ -47,6 +47,10 @@ class Connection:
             self._http.close()
             raise
 
+    def become(self, token: str) -> None:
+        """Ask as another user from now on."""
+        self._headers["Authorization"] = f"Bearer {token}"
+
     def send(self, method: str, path: str, body: dict[str, Any] | None = None) -> HTTPResponse:
         """The response, not read yet. Raises FAILURES."""
         self._http.request(method, path, json.dumps(body) if body is not None else None, self._headers)

@@ -26,6 +26,7 @@ from tests.integration.server_group.group import (
 )
 
 pytestmark = needs_linux
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _MAPS = "/api/v1/namespaces/default/configmaps"
 
 
@@ -119,6 +120,52 @@ def test_forwards_and_identity_are_those_of_one_server(group: Group) -> None:
     assert [one["ip"] for subset in endpoints["subsets"] for one in subset["addresses"]] == ["127.0.0.1"]
     for one in (first, second):
         one.close()
+
+
+def test_a_custom_resource_that_one_process_has_established_is_there_in_the_others(group: Group) -> None:
+    first, second = group.connections(2)
+    for number in range(15):
+        plural, kind = f"things{number}", f"Thing{number}"
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+        definition = {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{plural}.example.com"},
+            "spec": {
+                "group": "example.com",
+                "scope": "Namespaced",
+                "names": {"plural": plural, "singular": plural, "kind": kind, "listKind": f"{kind}List"},
+                "versions": [version],
+            },
+        }
+        assert first.ask("POST", _DEFINITIONS, definition)[0] == 201
+
+        def is_established(plural: str = plural) -> bool:
+            found = first.ask("GET", f"{_DEFINITIONS}/{plural}.example.com")[1]
+            conditions = found.get("status", {}).get("conditions") or []
+            return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+        eventually(is_established)
+        thing = {"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": "one"}}
+        code, answer = second.ask("POST", f"/apis/example.com/v1/namespaces/default/{plural}", thing)
+        assert code == 201, answer
+        assert first.ask("GET", f"/apis/example.com/v1/namespaces/default/{plural}/one")[0] == 200
+
+
+def test_a_user_whom_one_process_has_made_is_known_and_permitted_in_the_others(group: Group) -> None:
+    first, second = group.connections(2)
+    for number in range(15):
+        name = f"robot-{number}"
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+        assert first.ask("POST", "/api/v1/namespaces/default/serviceaccounts", account)[0] == 201
+        wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        code, made = first.ask("POST", f"/api/v1/namespaces/default/serviceaccounts/{name}/token", wanted)
+        assert code == 201
+        second.become(made["status"]["token"])
+        assert second.ask("GET", _MAPS)[0] == 200
+        assert first.ask("DELETE", f"/api/v1/namespaces/default/serviceaccounts/{name}")[0] == 200
+        assert second.ask("GET", _MAPS)[0] == 401
 
 
 class Writers:

@@ -24,6 +24,7 @@ class RebasedEtcdStore:
     """`EtcdStore` under a prefix of its own, which is emptied on `close`."""
 
     sole_writer = False
+    may_be_behind = True
 
     def __init__(self, endpoint: str) -> None:
         self._settings = EtcdSettings(endpoints=(endpoint,))

@@ -201,6 +201,34 @@ def test_a_read_after_a_write_of_another_client_sees_it(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_catching_up_waits_for_what_is_committed_and_has_not_come(tmp_path: Path) -> None:
+    async def run() -> None:
+        clock, path = SystemClock(), tmp_path / "socket"
+        server = StoreServer(MemoryStore(clock=clock), path)
+        await server.start()
+        writer, reader = (RemoteStore(path, clock=clock) for _ in range(2))
+        await writer.open()
+        await reader.open()
+        assert reader._link.pipe is not None
+        transport = reader._link.pipe._transport
+        assert transport is not None
+        transport.pause_reading()
+        revision = await writer.put("/a", b"1")
+        reading = asyncio.ensure_future(reader.catch_up())
+        await writer.get("/a")
+        assert not reading.done()
+        assert (reader.may_be_behind, writer.may_be_behind) == (True, False)
+        transport.resume_reading()
+        await reading
+        assert reader.revision == revision
+        assert not reader.may_be_behind
+        await writer.close()
+        await reader.close()
+        await server.stop()
+
+    asyncio.run(run())
+
+
 def test_the_socket_is_the_owners_alone_and_its_path_may_be_long(tmp_path: Path) -> None:
     folder = tmp_path / ("long" * 30)
     folder.mkdir()

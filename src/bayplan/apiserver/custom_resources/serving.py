@@ -43,9 +43,12 @@ class CustomResourceServing(DefinitionRule):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._served: dict[str, _Served] = {}
+        self._cache = context.objects.cache(self.kind)
+        context.definitions.follow(self._cache)
 
     async def settle(self) -> None:
         """Begin to serve what is new or has changed; end what is gone. What is served now is established. Raises ApiError."""
+        revision = self._cache.revision
         named = {
             one.metadata.name: one
             for one in self.definitions()
@@ -60,6 +63,7 @@ class CustomResourceServing(DefinitionRule):
             served = self._served.get(name)
             if served is None or _differs(served.definition, definition):
                 await self._serve(name, definition, served)
+        self.context.definitions.reached(revision)
         for name, definition in named.items():
             if not is_true(definition, ESTABLISHED):
                 call = own_call(self.context, self.kind, "", name)

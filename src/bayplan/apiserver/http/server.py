@@ -7,6 +7,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from urllib.parse import unquote
 
@@ -361,8 +362,13 @@ class HttpServer:
             path = "/" + path.partition("://")[2].partition("/")[2]  # the absolute form, which proxies are asked with
         if "%" in path:
             path = unquote(path)
-        head = self.identities.head(headers)
-        request = self.request(connection, head, http.method, path, http.query if query_string else NO_QUERY, b"")
+        head, query = self.identities.head(headers), http.query if query_string else NO_QUERY
+        was_behind = self.server.context.objects.may_be_behind
+        request = self.request(connection, head, http.method, path, query, b"")
+        if isinstance(request, Response) and was_behind:  # the user may be new
+            with suppress(ApiError):
+                await self.server.context.objects.catch_up()
+            request = self.request(connection, head, http.method, path, query, b"")
         if isinstance(request, Response):
             return request
         if request.origin is not None:

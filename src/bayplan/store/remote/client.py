@@ -270,6 +270,10 @@ class RemoteStore:
         if write is not None and not write.committed.done():
             write.committed.set_exception(failure)
 
+    @property
+    def may_be_behind(self) -> bool:
+        return self._link.pipe is None or self._committed is None or self._committed.get() > self._seen
+
     async def catch_up(self) -> None:
         """See Store. Costs no message: the owner's revision is in memory that this process has mapped, and the events up to it are on their way."""
         self._check_open()
