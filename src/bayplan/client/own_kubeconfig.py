@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
 
-def render(server: str, authority: bytes, token: str, *, name: str = "bayplan") -> str:
-    """A kubeconfig with one context for a bearer token."""
-    cluster = {"server": server, "certificate-authority-data": base64.b64encode(authority).decode()}
-    context = {"cluster": name, "user": name, "namespace": "default"}
+def render(
+    server: str, authority: bytes, token: str, *, name: str = "bayplan", further: Mapping[str, str] | None = None
+) -> str:
+    """A kubeconfig with one context for a bearer token. further: other servers of the same cluster, by the names of further contexts."""
+    servers = {name: server, **(further or {})}
+    data = base64.b64encode(authority).decode()
     mark = {"extensions": [{"name": MARK, "extension": {"writtenBy": "bayplan"}}]}
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": name,
-        "clusters": [{"name": name, "cluster": {**cluster, **mark}}],
+        "clusters": [
+            {"name": one, "cluster": {"server": url, "certificate-authority-data": data, **mark}}
+            for one, url in servers.items()
+        ],
         "users": [{"name": name, "user": {"token": token, **mark}}],
-        "contexts": [{"name": name, "context": {**context, **mark}}],
+        "contexts": [
+            {"name": one, "context": {"cluster": one, "user": name, "namespace": "default", **mark}} for one in servers
+        ],
     }
     # Written out each time: an alias of YAML would puzzle who edits the file.
     return str(yaml.dump(config, Dumper=_WithoutAliases, sort_keys=False))

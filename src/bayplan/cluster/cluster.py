@@ -68,7 +68,7 @@ def _etcd_options(settings: ClusterSettings) -> EtcdOptions:
 def kubernetes_addresses(settings: ClusterSettings) -> tuple[str, ...]:
     """The addresses that the certificate of the server is for."""
     kubernetes_service = AddressRange(settings.api.service_cluster_ip_range.partition(",")[0]).first
-    return settings.bind_address, *settings.further_addresses, kubernetes_service
+    return settings.bind_address, *settings.further_addresses, *settings.certificate_addresses, kubernetes_service
 
 
 def url_of(bind_address: str, port: int) -> str:
@@ -216,8 +216,10 @@ class Cluster:
             DESCHEDULER: settings.descheduler_policy is not None,
         }
         names = [name for name, is_wanted in runs.items() if is_wanted]
-        if settings.run_controllers and plays_nodes:
+        if settings.run_controllers and plays_nodes and self._leads:
             await publish_storage_class(self.client())
+        if self._member is not None:
+            return
         if self._worker_process is not None:
             self._report(names, self._worker_process.failure)
             await self._worker_process.start(names, self._signing_credentials(), self._endpoint, self.clock)
@@ -296,7 +298,8 @@ class Cluster:
         if self.encryption is not None and self.api.context.key_service_error is not None:
             self.api.keep_running("key management services", self.encryption.follow_services)
         if self._leads:
-            self.api.keep_running("identity", lambda: keep_identity(self.api.context, socket.gethostname()))
+            name = (self._member.identity if self._member is not None else "") or socket.gethostname()
+            self.api.keep_running("identity", lambda: keep_identity(self.api.context, name))
 
     @property
     def _leads(self) -> bool:
@@ -310,6 +313,8 @@ class Cluster:
             self.port = settings.port
             self.api.gathered_metrics = self._member.metrics
             http.start_on(self._member.sockets, self._member.share, self.serving.tls)
+            if self._member.own_address:
+                await http.listen_also(self._member.own_address, self.port)
             return
         self.port = await http.start(settings.bind_address, settings.port, self.serving.tls)
         for further in settings.further_addresses:
@@ -319,6 +324,7 @@ class Cluster:
         """Let the `kubernetes` service lead to this server. Raises ApiError."""
         settings = self.settings
         address = settings.further_addresses[0] if settings.further_addresses else settings.bind_address
+        address = (self._member.own_address if self._member is not None else "") or address
         address = {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(address, address)
         if self._leads:
             await self.api.publish_address(address, self.port)

@@ -1,4 +1,4 @@
-"""What an API server has in common with other processes that serve the same address."""
+"""What an API server has in common with other processes that serve the same address, and what is its own."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ class GroupMember:
     share: ConnectionShare
     """Of this process in the connections."""
     leads: bool
-    """Whether this process says for all where the server is, and that it is there."""
-    metrics: Callable[[], Awaitable[bytes]]
-    """The metrics of all of them."""
+    """Whether this process says where the server is, and that it is there: for all that are one server, or because it is one of its own."""
+    own_address: str = ""
+    """Where it listens as well, and nobody else; "" if it is a part of one server."""
+    metrics: Callable[[], Awaitable[bytes]] | None
+    """The metrics of all that are one server; None for its own."""
+    identity: str = ""
+    """By which name the server says that it is there; "" for that of the machine."""
     audit_lines: Lines | None
     """What writes the audit log for all of them; None if there is no file."""

@@ -5,6 +5,8 @@
                     owner of the store           API server 0   ...   API server N-1       all listen on the same sockets
                     (SQLite, memory)   <- unix socket ---'-------------------'
 
+`bayplan up --servers N` has N servers in this way, each with an address of its own besides, and N hosts of components that elect who works.
+
 With etcd there is no owner: each API server reaches etcd by itself. A process that ends is replaced, after a delay that doubles with each time; clients of an API
 server that ends connect to another one at once, and API servers whose store has ended wait for the next owner. What was in memory ends with its owner, and the
 whole group with it.
@@ -22,11 +24,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from bayplan.apiserver.audit.log_backend import LineWriter
 from bayplan.apiserver.http.connection_share import ABSENT
 from bayplan.apiserver.http.listener import listening_sockets
+from bayplan.apiserver.tls import client_tls
+from bayplan.client import Client
+from bayplan.client.credentials import Credentials
+from bayplan.client.http import HttpTransport
 from bayplan.client.own_kubeconfig import render
 from bayplan.cluster.child_process import PATIENCE, ChildProcess
 from bayplan.cluster.cluster import kubernetes_addresses, listen_error, url_of
@@ -50,26 +56,57 @@ _LONGEST_DELAY: Final = 30.0
 _HEALTHY_SECONDS: Final = 60.0
 """A process that has run for so long is replaced after the first delay again."""
 _MEMORY: Final = "memory:"
-_STORE: Final = -1
-"""The number of the process that owns the store."""
+_MOST_SERVERS: Final = 250
+
+
+class Role(NamedTuple):
+    """What a process of the group is."""
+
+    kind: str
+    """One of the topics below, which tells the process what to do."""
+    number: int = 0
+
+    @property
+    def process_name(self) -> str:
+        """What it is called in messages."""
+        return _NAMES[self.kind].format(self.number)
+
+
+_API, _COMPONENTS = "serve API", "run components"
+_STORE: Final = Role("serve store")
+_NAMES: Final = {
+    _STORE.kind: "the owner of the store",
+    _API: "API server process {}",
+    _COMPONENTS: "component process {}",
+}
 
 
 @contextlib.contextmanager
-def server_group(settings: ClusterSettings, processes: int, clock: Clock) -> Iterator[ServerGroup]:
-    """A group that has not started yet; to be called before there is an event loop. All its processes are gone on exit. Raises ClusterError."""
+def server_group(
+    settings: ClusterSettings, processes: int, clock: Clock, *, components: Sequence[str] | None = None
+) -> Iterator[ServerGroup]:
+    """A group that has not started yet; to be called before there is an event loop. All its processes are gone on exit. Raises ClusterError.
+
+    components: what hosts of components are to run; then each API server is a server of its own, at an address of loopback. None: all are one server.
+    """
     collect_seldom()
     with contextlib.ExitStack() as stack:
         directory = settings.directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bayplan-")))
-        settings = replace(settings, directory=directory)
+        own = _own_addresses(settings, processes) if components is not None else ()
+        settings = replace(settings, directory=directory, certificate_addresses=own)
         credentials = obtain(directory, kubernetes_addresses(settings), clock.now())
         if settings.token_signing_key is None:
             credentials.token_signing_key()  # one process makes it for all
         sockets = [stack.enter_context(one) for one in _sockets(settings)]
         memory = os.memfd_create("bayplan-connections")
         stack.callback(os.close, memory)
+        port = int(sockets[0].getsockname()[1])
         plan = GroupPlan(
-            settings=replace(settings, port=int(sockets[0].getsockname()[1])),
+            settings=replace(settings, port=port),
             processes=processes,
+            own_addresses=own,
+            components=tuple(components or ()),
+            url=url_of(settings.bind_address, port),
             sockets=tuple(one.fileno() for one in sockets),
             counts=memory,
             store_socket=store_socket(settings.store, directory),
@@ -77,6 +114,13 @@ def server_group(settings: ClusterSettings, processes: int, clock: Clock) -> Ite
         made = ServerGroup(plan, ForkServer.forked(load_modules, partial(work, plan=plan)), credentials, sockets, clock)
         stack.callback(made.end_fork_server)
         yield made
+
+
+def _own_addresses(settings: ClusterSettings, servers: int) -> tuple[str, ...]:
+    """An address of loopback for each server, beside the one that all have. Raises ClusterError."""
+    if settings.bind_address != "127.0.0.1" or servers > _MOST_SERVERS:
+        raise ClusterError("several servers on one machine have addresses of loopback: leave out --bind")
+    return tuple(f"127.0.0.{number + 2}" for number in range(servers))
 
 
 def _sockets(settings: ClusterSettings) -> list[socket.socket]:
@@ -119,8 +163,7 @@ class ServerGroup:
         self._sockets = sockets
         self._clock = clock
         self._counts = SharedNumbers(plan.counts, plan.processes)
-        self._children: dict[int, ChildProcess] = {}
-        """By number; `_STORE` is the owner of the store."""
+        self._children: dict[Role, ChildProcess] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._forking = asyncio.Lock()
         self._audit: LineWriter | None = None
@@ -131,11 +174,21 @@ class ServerGroup:
     @property
     def server_url(self) -> str:
         """Base URL of the API."""
-        return url_of(self._plan.settings.bind_address, self._plan.settings.port)
+        return self._plan.url
 
     def kubeconfig(self) -> str:
-        """A kubeconfig for the administrator."""
-        return render(self.server_url, self._credentials.authority.certificate, self._credentials.admin_token)
+        """A kubeconfig for the administrator: with a context for each server, if they have addresses of their own."""
+        servers = {
+            f"server-{number}": url_of(address, self._plan.settings.port)
+            for number, address in enumerate(self._plan.own_addresses)
+        }
+        authority, token = self._credentials.authority.certificate, self._credentials.admin_token
+        return render(self.server_url, authority, token, further=servers)
+
+    def client(self) -> Client:
+        """A client over HTTPS, as the administrator."""
+        tls = client_tls(authority=self._credentials.authority.certificate)
+        return Client(HttpTransport(Credentials(self.server_url, tls=tls, token=self._credentials.admin_token)))
 
     async def start(self) -> None:
         """Start all processes; returns when all serve. Raises ClusterError."""
@@ -151,10 +204,12 @@ class ServerGroup:
         try:
             if self._plan.store_socket is not None:
                 await self._start(_STORE)
-            await self._start(0)  # which makes what every cluster has, so that the others find it
+            await self._start(Role(_API))  # which makes what every cluster has, so that the others find it
             async with asyncio.TaskGroup() as group:
-                for index in range(1, self._plan.processes):
-                    group.create_task(self._start(index))
+                for number in range(1, self._plan.processes):
+                    group.create_task(self._start(Role(_API, number)))
+                for number in range(self._plan.processes if self._plan.components else 0):
+                    group.create_task(self._start(Role(_COMPONENTS, number)))
         except BaseExceptionGroup as errors:
             await self.stop()
             raise errors.exceptions[0] from None
@@ -162,37 +217,42 @@ class ServerGroup:
             await self.stop()
             raise
 
-    async def _start(self, index: int) -> None:
+    async def _start(self, role: Role) -> None:
         """Start a process for the first time. Raises ClusterError."""
         try:
-            child = await self._launch(index)
+            child = await self._launch(role)
         except (PipeError, ForkServerLost, TimeoutError, OSError) as error:
-            raise ClusterError(f"{_name(index)} cannot be started: {error or type(error).__name__}") from error
-        keeping = self._keep(index, child)
-        self._tasks.append(asyncio.get_running_loop().create_task(keeping, name=_name(index)))
+            raise ClusterError(f"{role.process_name} cannot be started: {error or type(error).__name__}") from error
+        keeping = self._keep(role, child)
+        self._tasks.append(asyncio.get_running_loop().create_task(keeping, name=role.process_name))
 
-    async def _launch(self, index: int) -> ChildProcess:
+    async def _launch(self, role: Role) -> ChildProcess:
         """A process that serves. Raises ClusterError if it cannot with these settings, else PipeError, ForkServerLost, TimeoutError, OSError."""
         async with self._forking:
             if self._server.is_lost:
                 self._renew_server()
             end = self._server.fork()
-            child = ChildProcess(_name(index), self._server, await self._server.started(), self._clock)
+            child = ChildProcess(role.process_name, self._server, await self._server.started(), self._clock)
         try:
             pipe = await child.open(end)
             pipe.request_handlers |= {"metrics of all": self._metrics, "audit": self._write_audit}
             pipe.notification_handlers["forwards changed"] = partial(self._forwards_changed, child)
             async with asyncio.timeout(_START_SECONDS):
-                serving = pipe.call("serve store") if index == _STORE else pipe.call("serve API", index, self._forwards)
-                problem = await serving
+                problem = await pipe.call(role.kind, *self._arguments(role))
         except BaseException:
             await child.kill()
             raise
         if problem:
             await child.kill()
             raise ClusterError(problem)
-        self._children[index] = child
+        self._children[role] = child
         return child
+
+    def _arguments(self, role: Role) -> tuple[Any, ...]:
+        """What a process is told besides what it is to do."""
+        if role.kind == _API:
+            return role.number, self._forwards
+        return (role.number,) if role.kind == _COMPONENTS else ()
 
     def _renew_server(self) -> None:
         """Start another fork server in place of one that has ended. Raises OSError."""
@@ -200,7 +260,7 @@ class ServerGroup:
         self._server = start_fork_server(self._plan)
         self._server.attach()
 
-    async def _keep(self, index: int, child: ChildProcess) -> None:
+    async def _keep(self, role: Role, child: ChildProcess) -> None:
         """Replace a process whenever it ends."""
         delay = _FIRST_DELAY
         while True:
@@ -210,27 +270,27 @@ class ServerGroup:
             except ForkServerLost as error:
                 reason = f"{error}, and {child.name} with it"
                 child.let_go()
-            del self._children[index]
-            if index == _STORE and self._plan.settings.store == _MEMORY:
+            del self._children[role]
+            if role == _STORE and self._plan.settings.store == _MEMORY:
                 self._crash(ClusterError(f"{reason}: what was kept in memory is lost"))
                 return
-            if index != _STORE:
-                self._counts[index] = ABSENT
+            if role.kind == _API:
+                self._counts[role.number] = ABSENT
             if self._clock.monotonic() - started >= _HEALTHY_SECONDS:
                 delay = _FIRST_DELAY
-            child, delay = await self._replace(index, reason, delay)
+            child, delay = await self._replace(role, reason, delay)
             logger.warning("%s runs again (%d)", child.name, child.pid)
 
-    async def _replace(self, index: int, reason: str, delay: float) -> tuple[ChildProcess, float]:
+    async def _replace(self, role: Role, reason: str, delay: float) -> tuple[ChildProcess, float]:
         """Try until there is a new process, and the delay before the next one."""
         while True:
             logger.error("%s; it is started again in %.1f s", reason, delay)
             await self._clock.sleep(delay)
             delay = min(2 * delay, _LONGEST_DELAY)
             try:
-                return await self._launch(index), delay
+                return await self._launch(role), delay
             except (ClusterError, PipeError, ForkServerLost, TimeoutError, OSError) as error:
-                reason = f"{_name(index)} cannot be started: {error or type(error).__name__}"
+                reason = f"{role.process_name} cannot be started: {error or type(error).__name__}"
 
     def _crash(self, error: ClusterError) -> None:
         if self._crashed is not None and not self._crashed.done():
@@ -243,19 +303,22 @@ class ServerGroup:
 
     async def _metrics(self) -> bytes:
         """The metrics of all processes that answer, as those of one server."""
-        texts = await asyncio.gather(*(child.ask("metrics") for child in tuple(self._children.values())))
+        texts = await asyncio.gather(*(child.ask("metrics") for child in self._of_kind(_API, _STORE.kind)))
         return summed_metrics([text for text in texts if text is not None])
 
     async def _write_audit(self, lines: Sequence[bytes]) -> Sequence[str]:
         """Write lines of an API server into the audit log: of each, what went wrong."""
         return await self._audit.write(lines) if self._audit is not None else [""] * len(lines)
 
+    def _of_kind(self, *kinds: str) -> list[ChildProcess]:
+        return [child for role, child in self._children.items() if role.kind in kinds]
+
     def _forwards_changed(self, source: ChildProcess, forwards: list[str]) -> None:
         """An API server was told of forwards: so are the others."""
         if forwards == self._forwards:
             return
         self._forwards = forwards
-        for child in self._children.values():
+        for child in self._of_kind(_API):
             if child is not source:
                 child.pipe.notify("forwards", forwards)
 
@@ -266,11 +329,9 @@ class ServerGroup:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         api = self._plan.settings.api
         patience = PATIENCE + api.shutdown_delay_duration + api.request_timeout
-        servers = [child for index, child in self._children.items() if index != _STORE]
-        await asyncio.gather(*(child.stop(patience) for child in servers), return_exceptions=True)
-        if _STORE in self._children:
-            with contextlib.suppress(ForkServerLost):
-                await self._children[_STORE].stop()
+        for kind in (_COMPONENTS, _API, _STORE.kind):  # each needs the next to the end
+            stopping = [child.stop(patience) for child in self._of_kind(kind)]
+            await asyncio.gather(*stopping, return_exceptions=True)
         self._children.clear()
         if self._audit is not None:
             await self._audit.close()
@@ -281,8 +342,3 @@ class ServerGroup:
         """End the fork server, and with it all other processes."""
         self._server.close()
         self._counts.close()
-
-
-def _name(index: int) -> str:
-    """What a process is called."""
-    return "the owner of the store" if index == _STORE else f"API server process {index}"

@@ -1,7 +1,8 @@
-"""A process of a group of API servers, as it sees itself: one of the API servers, or the owner of the store that they share.
+"""A process of a group of API servers, as it sees itself: one of the API servers, the owner of the store that they share, or a host of components.
 
 main process                              this process
-serve store, serve API (which number) ->
+serve store, serve API (which number),
+run components                        ->
                                       <-  metrics of all, lines of the audit log, forwards that were changed
 metrics of this one, forwards, stop   ->
 ping                                  ->  pong
@@ -9,18 +10,20 @@ ping                                  ->  pong
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+import logging
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from bayplan.apiserver.http.connection_share import ConnectionShare
 from bayplan.apiserver.routing.forwards import parse_forward
 from bayplan.cluster.child_main import name_process, run_child
-from bayplan.cluster.cluster import Cluster
+from bayplan.cluster.cluster import Cluster, kubernetes_addresses
 from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.group_member import GroupMember
 from bayplan.cluster.settings import ClusterSettings
@@ -30,7 +33,13 @@ from bayplan.store.url import open_store
 from bayplan.support.clock import SystemClock
 from bayplan.support.memo_metrics import memo_metrics
 from bayplan.support.pipe import Pipe, PipeError, open_pipe
+from bayplan.support.randomness import SystemRandomness
 from bayplan.support.shared_numbers import SharedNumbers
+
+if TYPE_CHECKING:
+    from bayplan.cluster.elected_components import ElectedComponents
+
+logger = logging.getLogger(__name__)
 
 _BEFORE_FORK: Final = ("bayplan.cluster.cluster", "bayplan.store.sqlite.store", "bayplan.store.remote.client")
 
@@ -42,7 +51,13 @@ class GroupPlan:
     settings: ClusterSettings
     """Of the whole: `store` is what is kept, and limits are those of all API servers together."""
     processes: int
-    """How many API servers there are."""
+    """How many processes serve the API."""
+    own_addresses: tuple[str, ...] = ()
+    """The address of each, if each is a server of its own; none if all are one server."""
+    components: tuple[str, ...] = ()
+    """What each host of components stands for election for; as many hosts as API servers, or none if this is empty."""
+    url: str = ""
+    """Of the address behind which all are."""
     sockets: tuple[int, ...]
     """Descriptors of the listening sockets."""
     counts: int
@@ -53,11 +68,14 @@ class GroupPlan:
     def settings_of(self, index: int) -> ClusterSettings:
         """The settings of one API server, which gets its part of what may be worked on at once."""
         api = self.settings.api
+        alone = replace(self.settings, run_scheduler=False, descheduler_policy=None)
+        store = self.settings.store if self.store_socket is None else f"unix:{self.store_socket}"
+        if self.own_addresses:
+            return replace(alone, store=store)
         reading = _part(api.max_requests_inflight, self.processes, index)
         changing = _part(api.max_mutating_requests_inflight, self.processes, index)
         api = replace(api, max_requests_inflight=reading, max_mutating_requests_inflight=changing)
-        store = self.settings.store if self.store_socket is None else f"unix:{self.store_socket}"
-        return replace(self.settings, api=api, store=store)
+        return replace(alone, api=api, store=store)
 
 
 def _part(limit: int, processes: int, index: int) -> int:
@@ -84,6 +102,8 @@ class _Host:
         self._plan = plan
         self._store: StoreServer | None = None
         self._cluster: Cluster | None = None
+        self._components: ElectedComponents | None = None
+        self._electing: asyncio.Task[None] | None = None
 
     async def run(self, end: socket.socket) -> None:
         """Do what the pipe says until it ends."""
@@ -91,6 +111,7 @@ class _Host:
         self._pipe.request_handlers |= {
             "serve store": self._serve_store,
             "serve API": self._serve_api,
+            "run components": self._run_components,
             "metrics": self._metrics,
             "stop": self._stop,
         }
@@ -122,8 +143,10 @@ class _Host:
         member = GroupMember(
             sockets=[socket.socket(fileno=number) for number in plan.sockets],
             share=ConnectionShare(counts, index),
-            leads=index == 0,
-            metrics=partial(self._pipe.call, "metrics of all"),
+            leads=index == 0 or bool(plan.own_addresses),
+            own_address=plan.own_addresses[index] if plan.own_addresses else "",
+            identity=f"{socket.gethostname()}-{index}" if plan.own_addresses else "",
+            metrics=partial(self._pipe.call, "metrics of all") if not plan.own_addresses else None,
             audit_lines=_PipedLines(self._pipe) if audit is not None and audit.log is not None else None,
         )
         try:
@@ -136,6 +159,34 @@ class _Host:
         cluster.api.context.services.forwards.on_change(self._forwards_changed)
         return ""
 
+    async def _run_components(self, index: int) -> str:
+        """Stand for election of components; what is wrong with their settings, if that is so."""
+        name_process(f"bayplan-comp-{index}")
+        from bayplan.cluster.credentials import obtain
+        from bayplan.cluster.elected_components import ElectedComponents
+
+        clock, randomness, settings = SystemClock(), SystemRandomness(), self._plan.settings
+        try:
+            self._components = components = ElectedComponents(
+                settings,
+                self._plan.url,
+                obtain(settings.directory, kubernetes_addresses(settings), clock.now()),
+                f"{socket.gethostname()}-{index}_{randomness.uuid4()}",
+                clock=clock,
+                randomness=randomness,
+            )
+        except (ClusterError, ValueError, OSError) as error:
+            return str(error)
+        self._electing = asyncio.get_running_loop().create_task(components.run(self._plan.components))
+        self._electing.add_done_callback(self._election_ended)
+        return ""
+
+    def _election_ended(self, electing: asyncio.Task[None]) -> None:
+        """A lease was lost, and with it the right to go on: end this process, so that nothing of it writes any more."""
+        if not electing.cancelled():
+            logger.error("the components end: %s", electing.exception())
+            self._pipe.abort()
+
     def _set_forwards(self, forwards: Sequence[str]) -> None:
         """Another process was told of other forwards."""
         if self._cluster is not None:
@@ -147,9 +198,16 @@ class _Host:
             self._pipe.notify("forwards changed", forwards)
 
     async def _metrics(self) -> bytes:
+        if self._components is not None:
+            return self._components.metrics.render() + memo_metrics()
         return await self._cluster.api.own_metrics() if self._cluster is not None else memo_metrics()
 
     async def _stop(self) -> None:
+        components, self._components = self._components, None
+        if components is not None and self._electing is not None:
+            self._electing.cancel()  # which gives leases back
+            await asyncio.wait([self._electing])
+            await components.close()
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
             await cluster.stop()

@@ -53,6 +53,8 @@ class ClusterSettings:
     """Port to listen on; 0 lets the system choose."""
     further_addresses: tuple[str, ...] = ()
     """Addresses to listen on as well. To the first of them the `kubernetes` service leads, as pods can reach it."""
+    certificate_addresses: tuple[str, ...] = ()
+    """Further addresses that the server's own certificate is for."""
     nodes: SimulatorSettings = field(default_factory=SimulatorSettings)
     """The simulated nodes."""
     api: ApiServerSettings = CLUSTER_API

@@ -9,6 +9,7 @@ import signal
 import ssl
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from tests.integration.conftest import BAYPLAN
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="groups of processes need Linux")
 FAILURES = (OSError, HTTPException)
 _PATIENCE = 30.0
+MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 def eventually(condition: Callable[[], bool], seconds: float = _PATIENCE) -> None:
@@ -134,6 +136,20 @@ def running(directory: Path, *arguments: str, processes: int = 2, store: str = "
         BAYPLAN, "apiserver", f"--store={store or f'sqlite:{directory}/store.db'}", f"--processes={processes}", "--secure-port=0",
         f"--cert-dir={directory}/pki", f"--kubeconfig={directory}/kubeconfig", *arguments,
     ]  # fmt: skip
+    with _started(command, directory) as group:
+        yield group
+
+
+@contextlib.contextmanager
+def running_servers(directory: Path, *arguments: str, servers: int = 3) -> Iterator[Group]:
+    """Start a whole cluster with several API servers."""
+    command = [BAYPLAN, "up", f"--servers={servers}", f"--data-dir={directory}", "--port=0", *arguments]
+    with _started(command, directory) as group:
+        yield group
+
+
+@contextlib.contextmanager
+def _started(command: list[str], directory: Path) -> Iterator[Group]:
     log = (directory / "log").open("a")
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     assert process.stdout is not None
@@ -158,3 +174,45 @@ def running(directory: Path, *arguments: str, processes: int = 2, store: str = "
 
 def config_map(name: str, **data: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+class Writers:
+    """Clients that create config maps one after the other, each over a connection of its own, until told to stop."""
+
+    def __init__(self, group: Group, count: int) -> None:
+        self.acknowledged: list[str] = []
+        self.refused: list[tuple[int, str]] = []
+        self._group = group
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self, number: int) -> None:
+        connection: Connection | None = None
+        step = 0
+        while not self._stop.is_set():
+            name = f"map-{number}-{step}"
+            step += 1
+            try:
+                connection = connection or self._group.connect()
+                code, answer = connection.ask("POST", MAPS, config_map(name))
+            except FAILURES:
+                if connection is not None:
+                    connection.close()
+                connection = None
+                continue
+            if code == 201:
+                self.acknowledged.append(name)
+            else:
+                self.refused.append((code, str(answer)))
+
+    def progress(self, count: int) -> None:
+        """Wait until so many more are acknowledged."""
+        goal = len(self.acknowledged) + count
+        eventually(lambda: len(self.acknowledged) >= goal)
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()

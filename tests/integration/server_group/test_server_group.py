@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +16,9 @@ import pytest
 
 from tests.integration.server_group.group import (
     FAILURES,
-    Connection,
+    MAPS,
     Group,
+    Writers,
     config_map,
     eventually,
     needs_linux,
@@ -27,7 +27,6 @@ from tests.integration.server_group.group import (
 
 pytestmark = needs_linux
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-_MAPS = "/api/v1/namespaces/default/configmaps"
 
 
 @pytest.fixture(scope="module")
@@ -42,15 +41,15 @@ def test_connections_are_shared_evenly_and_a_read_sees_what_was_written_elsewher
     connections = group.connections(20)
     after = [_accepted(group, number) for number in (0, 1)]
     assert sorted(now - then for then, now in zip(before, after, strict=True)) == [10, 10]
-    code, created = connections[0].ask("POST", _MAPS, config_map("shared", step="0"))
+    code, created = connections[0].ask("POST", MAPS, config_map("shared", step="0"))
     assert code == 201
     for step in range(1, 60):
         writer, reader = connections[step % 20], connections[(step + 1) % 20]
         created["data"]["step"] = str(step)
-        code, created = writer.ask("PUT", f"{_MAPS}/shared", created)
+        code, created = writer.ask("PUT", f"{MAPS}/shared", created)
         assert code == 200
-        assert reader.ask("GET", f"{_MAPS}/shared")[1]["metadata"] == created["metadata"]
-        assert reader.ask("GET", _MAPS)[1]["metadata"]["resourceVersion"] >= created["metadata"]["resourceVersion"]
+        assert reader.ask("GET", f"{MAPS}/shared")[1]["metadata"] == created["metadata"]
+        assert reader.ask("GET", MAPS)[1]["metadata"]["resourceVersion"] >= created["metadata"]["resourceVersion"]
     for one in connections:
         one.close()
 
@@ -93,13 +92,13 @@ def test_one_scrape_tells_of_all_requests(group: Group) -> None:
 
 def test_a_watch_sees_the_writes_of_all_processes_in_order(group: Group) -> None:
     connections = group.connections(4)
-    start = connections[0].ask("GET", _MAPS)[1]["metadata"]["resourceVersion"]
+    start = connections[0].ask("GET", MAPS)[1]["metadata"]["resourceVersion"]
     watches = [
-        one.send("GET", f"{_MAPS}?watch=1&resourceVersion={start}&timeoutSeconds=20") for one in group.connections(2)
+        one.send("GET", f"{MAPS}?watch=1&resourceVersion={start}&timeoutSeconds=20") for one in group.connections(2)
     ]
     revisions = []
     for number in range(40):
-        code, made = connections[number % 4].ask("POST", _MAPS, config_map(f"watched-{number}"))
+        code, made = connections[number % 4].ask("POST", MAPS, config_map(f"watched-{number}"))
         assert code == 201
         revisions.append(made["metadata"]["resourceVersion"])
     for watch in watches:
@@ -163,51 +162,9 @@ def test_a_user_whom_one_process_has_made_is_known_and_permitted_in_the_others(g
         code, made = first.ask("POST", f"/api/v1/namespaces/default/serviceaccounts/{name}/token", wanted)
         assert code == 201
         second.become(made["status"]["token"])
-        assert second.ask("GET", _MAPS)[0] == 200
+        assert second.ask("GET", MAPS)[0] == 200
         assert first.ask("DELETE", f"/api/v1/namespaces/default/serviceaccounts/{name}")[0] == 200
-        assert second.ask("GET", _MAPS)[0] == 401
-
-
-class Writers:
-    """Clients that create config maps one after the other, each over a connection of its own, until told to stop."""
-
-    def __init__(self, group: Group, count: int) -> None:
-        self.acknowledged: list[str] = []
-        self.refused: list[tuple[int, str]] = []
-        self._group = group
-        self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(count)]
-        for thread in self._threads:
-            thread.start()
-
-    def _run(self, number: int) -> None:
-        connection: Connection | None = None
-        step = 0
-        while not self._stop.is_set():
-            name = f"map-{number}-{step}"
-            step += 1
-            try:
-                connection = connection or self._group.connect()
-                code, answer = connection.ask("POST", _MAPS, config_map(name))
-            except FAILURES:
-                if connection is not None:
-                    connection.close()
-                connection = None
-                continue
-            if code == 201:
-                self.acknowledged.append(name)
-            else:
-                self.refused.append((code, str(answer)))
-
-    def progress(self, count: int) -> None:
-        """Wait until so many more are acknowledged."""
-        goal = len(self.acknowledged) + count
-        eventually(lambda: len(self.acknowledged) >= goal)
-
-    def stop(self) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
+        assert second.ask("GET", MAPS)[0] == 401
 
 
 def test_nothing_acknowledged_is_lost_whichever_process_is_killed(tmp_path: Path) -> None:
@@ -223,7 +180,7 @@ def test_nothing_acknowledged_is_lost_whichever_process_is_killed(tmp_path: Path
                 assert time.monotonic() - killed < 10
         finally:
             writers.stop()
-        names = {one["metadata"]["name"] for one in group.connect().ask("GET", _MAPS)[1]["items"]}
+        names = {one["metadata"]["name"] for one in group.connect().ask("GET", MAPS)[1]["items"]}
         assert set(writers.acknowledged) <= names
         assert writers.refused == []
 
@@ -231,14 +188,14 @@ def test_nothing_acknowledged_is_lost_whichever_process_is_killed(tmp_path: Path
 def test_the_fork_server_may_die_with_all_that_it_has_made(tmp_path: Path) -> None:
     with running(tmp_path) as group:
         first = group.connect()
-        assert first.ask("POST", _MAPS, config_map("kept"))[0] == 201
+        assert first.ask("POST", MAPS, config_map("kept"))[0] == 201
         names = ("bayplan-store", "bayplan-api-0", "bayplan-api-1")
         before = {name: group.pid(name) for name in names}
         (server,) = map(int, Path(f"/proc/{group.process.pid}/task/{group.process.pid}/children").read_text().split())
         os.kill(server, signal.SIGKILL)
         eventually(lambda: all(group.replaced(name, before[name]) for name in names))
         second = group.connect()
-        assert second.ask("GET", f"{_MAPS}/kept")[0] == 200
+        assert second.ask("GET", f"{MAPS}/kept")[0] == 200
 
 
 def test_a_frozen_process_gets_no_new_connections_and_is_replaced(tmp_path: Path) -> None:
@@ -246,14 +203,14 @@ def test_a_frozen_process_gets_no_new_connections_and_is_replaced(tmp_path: Path
         before = group.kill("bayplan-api-1", signal.SIGSTOP)
         for _ in range(10):
             connection = group.connect()
-            assert connection.ask("GET", _MAPS)[0] == 200
+            assert connection.ask("GET", MAPS)[0] == 200
         eventually(lambda: group.replaced("bayplan-api-1", before), 40)
 
 
 def test_a_group_that_is_told_to_stop_answers_what_has_come_and_refuses_the_rest(tmp_path: Path) -> None:
     with running(tmp_path) as group:
         connections = group.connections(4)
-        watches = [one.send("GET", f"{_MAPS}?watch=1&timeoutSeconds=60") for one in connections]
+        watches = [one.send("GET", f"{MAPS}?watch=1&timeoutSeconds=60") for one in connections]
         writers = Writers(group, 4)
         writers.progress(50)
         group.process.terminate()
@@ -267,13 +224,13 @@ def test_a_group_that_is_told_to_stop_answers_what_has_come_and_refuses_the_rest
             assert attempt.connect_ex(("127.0.0.1", int(group.url.rsplit(":", 1)[1]))) != 0
         assert not (tmp_path / "store.db.socket").exists()
     with running(tmp_path) as group:
-        names = {one["metadata"]["name"] for one in group.connect().ask("GET", _MAPS)[1]["items"]}
+        names = {one["metadata"]["name"] for one in group.connect().ask("GET", MAPS)[1]["items"]}
         assert set(writers.acknowledged) <= names
 
 
 def test_what_is_in_memory_ends_with_its_owner_and_says_so(tmp_path: Path) -> None:
     with running(tmp_path, store="memory:") as group:
-        assert group.connect().ask("POST", _MAPS, config_map("lost"))[0] == 201
+        assert group.connect().ask("POST", MAPS, config_map("lost"))[0] == 201
         group.kill("bayplan-store")
         assert group.process.wait(20) == 1
         assert "what was kept in memory is lost" in (tmp_path / "log").read_text()
@@ -290,7 +247,7 @@ def test_requests_of_all_processes_are_in_one_audit_log_that_is_rotated_once(tmp
         connections = group.connections(4)
         for number in range(40):
             body = config_map(f"map-{number}", filler="x" * 40_000)
-            assert connections[number % 4].ask("POST", _MAPS, body)[0] == 201
+            assert connections[number % 4].ask("POST", MAPS, body)[0] == 201
     files = [one for one in tmp_path.iterdir() if one.name.startswith("audit")]
     assert len(files) == 2 + (len(files) == 3)
     events = [json.loads(line) for one in files for line in one.read_text().splitlines()]

@@ -92,6 +92,8 @@ class Listener:
         self._sockets: list[socket.socket] = []
         self._share: ConnectionShare | None = None
         """Of this process in connections of sockets that other processes accept from as well."""
+        self._shared: list[socket.socket] = []
+        """These sockets."""
         self._handshakes: set[asyncio.Task[None]] = set()
         self._logged_at = float("-inf")
 
@@ -112,6 +114,7 @@ class Listener:
     def adopt(self, sockets: Sequence[socket.socket], share: ConnectionShare) -> None:
         """Accept connections of sockets that listen already, and of which other processes accept, too."""
         self._share = share
+        self._shared = list(sockets)
         self._sockets += sockets
         share.begin()
         for one in sockets:
@@ -133,9 +136,9 @@ class Listener:
         share, self._share = self._share, None
         loop = asyncio.get_running_loop()
         for one in sockets:
-            if loop.remove_reader(one) or share is not None:
+            if loop.remove_reader(one) or one in self._shared:
                 self._accept_all(one)
-            if share is not None:
+            if one in self._shared:
                 with contextlib.suppress(OSError):  # another process was first
                     one.shutdown(
                         socket.SHUT_RDWR
@@ -150,7 +153,7 @@ class Listener:
             task.cancel()
 
     def _accept(self, listening: socket.socket) -> None:
-        if self._share is not None and self._share.is_ahead:
+        if self._share is not None and listening in self._shared and self._share.is_ahead:
             self._yield(listening)
             return
         try:

@@ -11,6 +11,7 @@ import click
 
 from bayplan.cli.clusters.kubeconfig_file import check_kubeconfig
 from bayplan.cli.clusters.running_cluster import run_until_stopped
+from bayplan.cli.clusters.running_group import run_group_until_stopped
 from bayplan.cli.clusters.simulated_pods import missing_config_option, pod_events_option
 from bayplan.cli.clusters.up_options import UpOptions
 from bayplan.cli.flags.controller_flags import DURATION
@@ -168,6 +169,14 @@ _COMMAND_LINE_ONLY = ("config", "help", "h")
     help="1: all in one process; 2: the API server has one, all else the other.  [default: 2 on Linux with two CPUs]",
 )
 @click.option(
+    "--servers",
+    type=click.IntRange(1, 9),
+    default=1,
+    show_default=True,
+    help="API servers over one store, each a process with an address of loopback of its own, and as many processes among which scheduler and controllers are "
+    "elected: to rehearse failures (Linux).",
+)
+@click.option(
     "--simulated-webhooks",
     type=click.Choice(("skip", "fail")),
     default=None,
@@ -247,6 +256,9 @@ def run_cluster(options: UpOptions) -> None:
     follows_links = options.kubeconfig is not None or options.directory is None
     check_kubeconfig(path, options.directory / "pki" if options.directory else None, follows_links=follows_links)
     settings = options.settings()
+    if options.servers > 1:
+        _run_servers(options, settings, manifests, path, follows_links)
+        return
     real_nodes = options.real_node_settings(settings)
     with _worker_process(settings, options.processes) as worker_process:
         contents = options.contents()  # of which the other process needs no copy
@@ -264,6 +276,36 @@ def run_cluster(options: UpOptions) -> None:
             real_nodes=real_nodes,
             page=options.page,
         )
+
+
+def _run_servers(
+    options: UpOptions, settings: ClusterSettings, manifests: Any, kubeconfig: Path, follows_links: bool
+) -> None:
+    """Run several API servers. Raises Failure, UsageError."""
+    from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER
+
+    given = {
+        "--real-nodes": options.real_nodes,
+        "--from": options.source,
+        "--ui": options.ui,
+        "--processes": options.processes,
+        "--descheduler-policy": options.descheduler_policy,
+    }
+    for name, value in given.items():
+        if value:
+            raise click.UsageError(f"--servers and {name} exclude each other")
+    components = [SCHEDULER, CONTROLLERS, *([NODES] if settings.nodes.plays_nodes else [])]
+    nodes = settings.nodes.nodes
+    what = f"{options.servers} servers, {nodes} node{'s' * (nodes != 1)}"
+    run_group_until_stopped(
+        settings,
+        options.servers,
+        kubeconfig,
+        what,
+        components=components,
+        manifests=manifests,
+        follows_links=follows_links,
+    )
 
 
 @contextlib.contextmanager

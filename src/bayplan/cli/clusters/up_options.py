@@ -53,6 +53,7 @@ class UpOptions:
     simulated_webhooks: str | None
     forward: tuple[str, ...]
     processes: int | None
+    servers: int
     ui: bool
     ui_port: int
     allow_changes: bool

@@ -297,6 +297,6 @@ def command(
         run_controllers=False,
     )
     if processes > 1:
-        run_group_until_stopped(settings, processes, kubeconfig)
+        run_group_until_stopped(settings, processes, kubeconfig, f"API server alone, {processes} processes")
     else:
         run_until_stopped(settings, kubeconfig, (), "(API server alone)")
