@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from bayplan.store.settings import SqliteSettings
 from bayplan.support.clock import Clock
 
 if TYPE_CHECKING:
+    from bayplan.store.etcd.client import EtcdClient
     from bayplan.store.etcd.options import EtcdOptions
 
 _KNOWN = "known are memory:, sqlite:PATH, etcd://HOST:PORT,... and unix:PATH"
@@ -42,17 +44,34 @@ def open_store(url: str, *, clock: Clock, tells_previous: bool = True, etcd: Etc
 
         return RemoteStore(Path(rest), clock=clock)
     if colon and scheme == "etcd":
-        return _etcd_store(url, rest, clock, tells_previous, etcd)
+        return _etcd_store(url, clock, tells_previous, etcd)
     raise ValueError(f"store {url!r}: unknown kind of store, {_KNOWN}")
 
 
-def _etcd_store(url: str, rest: str, clock: Clock, tells_previous: bool, options: EtcdOptions | None) -> Store:
+def _etcd_store(url: str, clock: Clock, tells_previous: bool, options: EtcdOptions | None) -> Store:
     """Raises ValueError."""
     from bayplan.store.etcd.layout import KeyLayout
     from bayplan.store.etcd.options import EtcdOptions
+
+    options = options or EtcdOptions()
+    client = etcd_client(url, clock=clock, options=options)
+    from bayplan.store.etcd.store import EtcdStore
+
+    return EtcdStore(
+        client,
+        clock=clock,
+        layout=KeyLayout(options.prefix, options.folders, root=options.root),
+        tells_previous=tells_previous,
+        compaction_interval=options.compaction_interval,
+    )
+
+
+def etcd_client(url: str, *, clock: Clock, options: EtcdOptions, seconds: float = 0.0) -> EtcdClient:
+    """A client of the etcd that the URL of a store names. seconds: after which a request fails; 0 for the usual time. Raises ValueError."""
     from bayplan.store.etcd.settings import EtcdSettings, endpoints_of
     from bayplan.support.tls_files import TlsFiles
 
+    rest = url.partition(":")[2]
     if not rest.startswith("//"):
         raise ValueError(f"store {url!r}: etcd needs its servers, such as etcd://127.0.0.1:2379")
     try:
@@ -61,20 +80,12 @@ def _etcd_store(url: str, rest: str, clock: Clock, tells_previous: bool, options
         raise ValueError(f"store {url!r}: {error}") from None
     try:
         from bayplan.store.etcd.client import EtcdClient
-        from bayplan.store.etcd.store import EtcdStore
     except ImportError as error:
         raise ValueError(f"store {url!r}: {error.name} is missing: pip install 'bayplan[etcd]'") from error
-    options = options or EtcdOptions()
     settings = EtcdSettings(
         endpoints=endpoints,
         tls=options.tls or (TlsFiles() if secure else None),
         user=options.user,
         password=options.password,
     )
-    return EtcdStore(
-        EtcdClient(settings, clock=clock),
-        clock=clock,
-        layout=KeyLayout(options.prefix, options.folders, root=options.root),
-        tells_previous=tells_previous,
-        compaction_interval=options.compaction_interval,
-    )
+    return EtcdClient(replace(settings, request_timeout=seconds) if seconds else settings, clock=clock)

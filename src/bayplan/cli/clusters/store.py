@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from bayplan.cli.clusters import store_copy, store_rewrite
 from bayplan.cli.clusters.data_directory import default_data_directory
+from bayplan.cli.clusters.store_places import failing, is_etcd
+from bayplan.cli.flags.etcd_flags import EtcdFlags, etcd_options
 from bayplan.cli.output import Failure, output_option, print_data
 
 if TYPE_CHECKING:
     from bayplan.store.sqlite.report import StoreReport
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _MEGABYTE = 1 << 20
 
 
-def store_options(function: F) -> F:
+def store_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """The options that say which store is meant, as `bayplan up` has them."""
     function = click.option(
         "--data-dir",
         type=click.Path(path_type=Path),
         help="Data directory of the cluster.  [default: ~/.local/share/bayplan]",
     )(function)
-    return click.option("--store", metavar="URL", help="The store itself: sqlite:PATH.")(function)
+    function = click.option("--store", metavar="URL", help="The store itself: sqlite:PATH or etcd://HOST:PORT,....")(
+        function
+    )
+    return etcd_options(function)
 
 
 def store_path(store: str | None, data_dir: Path | None) -> Path:
@@ -39,38 +42,30 @@ def store_path(store: str | None, data_dir: Path | None) -> Path:
             "--store and --data-dir exclude each other: the data directory names the store that is in it"
         )
     scheme, _, path = store.partition(":")
-    if scheme == "etcd":
-        raise click.UsageError(
-            f"--store {store}: etcd checks, saves and restores its data itself: etcdctl endpoint health, etcdctl snapshot save and restore"
-        )
     if scheme != "sqlite" or not path.strip("/"):
-        raise click.UsageError(
-            f"--store {store}: only a store in a file can be worked on, such as sqlite:/var/lib/store.db"
-        )
+        raise click.UsageError(f"--store {store}: expected sqlite:PATH or etcd://HOST:PORT,...")
     return Path(path)
 
 
-@contextlib.contextmanager
-def _failing() -> Iterator[None]:
-    """Errors of the store are answers of the command."""
-    from bayplan.store.errors import StoreError, StoreLocked
-
-    try:
-        yield
-    except StoreLocked as error:
-        raise Failure(
-            f"{error}; a cluster compacts its store by itself, and is stopped before a store is restored or repaired"
-        ) from error
-    except StoreError as error:
-        raise Failure(str(error)) from error
+def _etcd_url(store: str | None, data_dir: Path | None, etcd: EtcdFlags) -> str | None:
+    """The etcd that the options name; None if they name a file. Raises UsageError."""
+    if etcd.url:
+        if store is not None or data_dir is not None:
+            raise click.UsageError("--etcd-servers, --store and --data-dir exclude each other")
+        return etcd.url
+    return store if is_etcd(store) else None
 
 
 @click.group(no_args_is_help=True)
 def command() -> None:
-    """Check, back up, restore and compact the store of a cluster.
+    """Check, back up, restore, compact and copy the store of a cluster, and rewrite what is in it.
 
-    `check` and `backup` work while the cluster runs, the others while it does not.
+    `check`, `backup` and `copy` work while the cluster runs, and all do with etcd; `restore` and `compact` of a file work while it does not.
     """
+
+
+command.add_command(store_copy.command, "copy")
+command.add_command(store_rewrite.command, "rewrite")
 
 
 @command.command()
@@ -86,16 +81,29 @@ def command() -> None:
     help="With --repair: go on if nothing says which objects the lost records changed, so that these may show an older state.",
 )
 @output_option
-def check(store: str | None, data_dir: Path | None, repair: bool, accept_unknown: bool, output: str) -> None:
-    """Verify the structure of the file and the checksum of every record; name what is damaged."""
+def check(
+    store: str | None, data_dir: Path | None, etcd: EtcdFlags, repair: bool, accept_unknown: bool, output: str
+) -> None:
+    """Verify the structure of the file and the checksum of every record; name what is damaged.
+
+    Of etcd: that all members given have the same, that every object can be read, and no alarm is raised.
+    """
     from bayplan.store.sqlite.copies import check as check_store
     from bayplan.store.sqlite.repair import repair as repair_store
     from bayplan.support.progress import Progress
 
+    url = _etcd_url(store, data_dir, etcd)
+    if url is not None:
+        if repair:
+            raise click.UsageError(
+                "--repair is for files; etcd replaces members that are damaged: etcdctl member remove, add"
+            )
+        store_copy.check_etcd(url, etcd, output)
+        return
     path = store_path(store, data_dir)
     if accept_unknown and not repair:
         raise click.UsageError("--accept-unknown belongs to --repair")
-    with _failing(), Progress("records") as progress:
+    with failing(), Progress("records") as progress:
         if not repair:
             checked = check_store(path, progress.tell)
         else:
@@ -157,8 +165,12 @@ def _as_data(report: StoreReport) -> dict[str, Any]:
 @click.argument("file", type=click.Path(path_type=Path))
 @store_options
 @output_option
-def backup(file: Path, store: str | None, data_dir: Path | None, output: str) -> None:
+def backup(file: Path, store: str | None, data_dir: Path | None, etcd: EtcdFlags, output: str) -> None:
     """Copy the store to FILE as of one moment, and verify the copy; the cluster may run meanwhile."""
+    url = _etcd_url(store, data_dir, etcd)
+    if url is not None:
+        store_copy.copy_store(url, f"sqlite:{file}", etcd, output)
+        return
     from bayplan.store.sqlite.copies import backup as back_up
 
     path = store_path(store, data_dir)
@@ -170,8 +182,12 @@ def backup(file: Path, store: str | None, data_dir: Path | None, output: str) ->
 @click.argument("file", type=click.Path(path_type=Path))
 @store_options
 @output_option
-def restore(file: Path, store: str | None, data_dir: Path | None, output: str) -> None:
+def restore(file: Path, store: str | None, data_dir: Path | None, etcd: EtcdFlags, output: str) -> None:
     """Make the store of the backup FILE, once that is verified; there must be none yet, and no cluster may run on it."""
+    url = _etcd_url(store, data_dir, etcd)
+    if url is not None:
+        store_copy.copy_store(f"sqlite:{file}", url, etcd, output)
+        return
     from bayplan.store.sqlite.copies import restore as restore_store
 
     path = store_path(store, data_dir)
@@ -185,7 +201,7 @@ def _copy(
     """Copy a store, with a progress bar. Raises Failure."""
     from bayplan.support.progress import Progress
 
-    with _failing(), Progress("pages") as progress:
+    with failing(), Progress("pages") as progress:
         return copy(source, made, lambda done, of: progress.tell_part("pages", done, of))
 
 
@@ -200,13 +216,17 @@ def _tell_copy(report: StoreReport, data: dict[str, Any], text: str, made: Path,
 @command.command()
 @store_options
 @output_option
-def compact(store: str | None, data_dir: Path | None, output: str) -> None:
-    """Forget all past states and give the free space back; only while no cluster runs (one that runs compacts by itself)."""
+def compact(store: str | None, data_dir: Path | None, etcd: EtcdFlags, output: str) -> None:
+    """Forget all past states and give the free space back; a file only while no cluster runs (one that runs compacts by itself)."""
+    url = _etcd_url(store, data_dir, etcd)
+    if url is not None:
+        store_copy.compact_etcd(url, etcd, output)
+        return
     from bayplan.store.sqlite.copies import compact as compact_store
     from bayplan.support.progress import Progress
 
     path = store_path(store, data_dir)
-    with _failing(), Progress("revisions") as progress:
+    with failing(), Progress("revisions") as progress:
         done = compact_store(path, lambda now, of: progress.tell_part("revisions", now, of))
     if output:
         print_data(

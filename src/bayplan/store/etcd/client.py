@@ -273,6 +273,10 @@ class EtcdClient:
         response = await self._connection.call(MAINTENANCE + "Alarm", request, "AlarmResponse")
         return [(one.member_id, ALARM_NAMES.get(one.alarm, str(one.alarm))) for one in response.alarms]
 
+    async def defragment(self) -> None:
+        """Let the member in use write its database anew, without the space that is free in it; it answers nobody meanwhile."""
+        await self._connection.call(MAINTENANCE + "Defragment", MESSAGES["DefragmentRequest"](), "DefragmentResponse")
+
     async def snapshot(self) -> AsyncIterator[bytes]:
         """The database of the member in use, in pieces: the file that `etcdctl snapshot restore` takes."""
         connection = self._connection

@@ -73,6 +73,8 @@ _TABLE: Final = {
     "AlarmRequest": "action: int32, member_id: uint64, alarm: int32",
     "AlarmMember": "member_id: uint64, alarm: int32",
     "AlarmResponse": "header: ResponseHeader, alarms: [AlarmMember]",
+    "DefragmentRequest": "",
+    "DefragmentResponse": "header: ResponseHeader",
     "SnapshotRequest": "",
     "SnapshotResponse": "header: ResponseHeader, remaining_bytes: uint64, blob: bytes",
 }

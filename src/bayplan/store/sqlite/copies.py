@@ -63,7 +63,7 @@ def backup(path: Path, target: Path, copied: Copied = lambda _done, _of: None) -
     Raises StoreError: also if there is something at `target`, and StoreCorrupt if the store is damaged.
     """
     with refusing(target, "write the backup"):
-        _refuse_existing(target)
+        refuse_existing(target)
         with held_lock(path) as is_idle, _unfinished(target) as copy:
             with snapshot(path, is_idle=is_idle) as connection:
                 _copy_pages(connection, copy, copied)
@@ -85,7 +85,7 @@ def restore(source: Path, path: Path, copied: Copied = lambda _done, _of: None) 
         lock.acquire()
         try:
             for suffix in ("", "-wal"):
-                _refuse_existing(path.with_name(f"{path.name}{suffix}"))
+                refuse_existing(path.with_name(f"{path.name}{suffix}"))
             with _unfinished(path) as copy:
                 with snapshot(source, is_idle=True) as connection:
                     with translated(source, "read"):
@@ -128,7 +128,8 @@ def compact(path: Path, step: Copied = lambda _done, _of: None) -> Compaction:
         lock.release()
 
 
-def _refuse_existing(path: Path) -> None:
+def refuse_existing(path: Path) -> None:
+    """Raises StoreUnavailable if there is something at a path."""
     if os.path.lexists(path):
         raise StoreUnavailable(f"{path} exists and is not overwritten; move it away or choose another name")
 
@@ -154,9 +155,9 @@ def _give_name(copy: Path, target: Path) -> None:
     try:
         os.link(copy, target)
     except FileExistsError:
-        _refuse_existing(target)
+        refuse_existing(target)
     except PermissionError:  # a file system without hard links
-        _refuse_existing(target)
+        refuse_existing(target)
         shutil.move(copy, target)
 
 
