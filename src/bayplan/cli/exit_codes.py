@@ -25,6 +25,7 @@ MEANINGS: Final[dict[str, tuple[type[Failure], str]]] = {
     "bayplan.simulation.snapshots.snapshot.SnapshotError": (Unanswerable, ""),
     "bayplan.simulation.snapshots.planner.QuestionError": (Unanswerable, ""),
     "bayplan.simulation.faults.plan.PlanError": (Unanswerable, ""),
+    "bayplan.simulation.lessons.errors.LessonError": (Unanswerable, ""),
     "bayplan.simulation.replay.traces.TraceError": (Unanswerable, ""),
     "bayplan.cluster.errors.ClusterError": (Failure, ""),
 }

@@ -28,6 +28,7 @@ VERBS = {
     "logs": "Print what a cluster in the background has said",
     "demo": "Show scheduling live on a throw-away cluster",
     "ui": "Show a cluster on a web page",
+    "learn": "Play a small scenario that shows how Kubernetes works",
     "explain": "Say why a pod, workload, claim or node is as it is",
     "snapshot": "Copy a cluster into one file",
     "simulate": "Say what happens to a cluster if something is done to it",
@@ -61,7 +62,7 @@ VERBS = {
 """Every verb and its one line of help."""
 _PACKAGES = {
     "clusters": "up create list start stop delete kubeconfig logs demo ui store forward",
-    "questions": "explain snapshot simulate what-if capacity consolidate faults compare replay record trace",
+    "questions": "learn explain snapshot simulate what-if capacity consolidate faults compare replay record trace",
     "components": "apiserver scheduler controller-manager descheduler kubelet network proxy dns csi-controller csi-local node-simulator",
 }
 """Package of `bayplan.cli` -> the verbs whose modules lie in it; the others' lie beside this one."""

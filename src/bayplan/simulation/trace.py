@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from bayplan.store.interface import Event
 from bayplan.support.clock import Clock
@@ -22,6 +22,22 @@ def is_restless(key: str) -> bool:
     return key.startswith(_RESTLESS)
 
 
+class Write(NamedTuple):
+    """One committed write, for those who look at objects as well."""
+
+    at: float
+    """Seconds since the start."""
+    revision: int
+    actor: str
+    verb: str
+    """create, update or delete."""
+    key: str
+    value: bytes | None
+    """The stored object; None if it was deleted."""
+    previous: bytes | None
+    """The one before."""
+
+
 class Trace:
     """One line of text per write: `seconds revision actor verb key digest`, separated by blanks.
 
@@ -35,6 +51,8 @@ class Trace:
         self._sink = sink
         self._digest = hashlib.blake2b(digest_size=16)
         self._start = clock.monotonic()
+        self.listeners: list[Callable[[Write], object]] = []
+        """Called with each write."""
         self.writes = 0
         """Writes so far."""
         self.last_change = self._start
@@ -57,6 +75,13 @@ class Trace:
                 self.last_change = now
             if self._sink is not None:
                 self._sink(line)
+            for listener in self.listeners:
+                listener(Write(passed, event.revision, actor, verb, key, value, event.previous))
+
+    @property
+    def seconds(self) -> float:
+        """Virtual seconds since the start, as lines count them."""
+        return self._clock.monotonic() - self._start
 
     def digest(self) -> str:
         """Of all lines so far, as hexadecimal digits."""
