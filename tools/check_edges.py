@@ -102,6 +102,7 @@ EDGES = {
     "cluster/encryption.py": {"chance"},
     "cluster/standalone.py": {"sockets"},
     "cluster/what_if_page.py": {"sockets"},
+    "ui/lessons.py": {"sockets"},
     "ui/question_routes.py": {"sockets"},
     "ui/server.py": {"sockets"},
     "ui/static_files.py": {"sockets"},

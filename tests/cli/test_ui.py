@@ -90,6 +90,15 @@ def test_a_copy_is_shown(tmp_path: Path) -> None:
         assert why["nodes"]["a"]["filter"]["plugin"] == "NodeResourcesFit"
 
 
+def test_scenarios_are_shown_without_a_cluster() -> None:
+    with started("ui", "--learn") as url:
+        snapshot, listed, recording = asyncio.run(answers(url, "/api/snapshot", "/api/learn", "/api/learn/taints"))
+        assert snapshot["status"]["learn"] is True
+        assert snapshot["tables"]["nodes"]["keys"] == []
+        assert {"name": "taints", "title": "Taints and tolerations"}.items() <= listed[3].items()
+        assert recording["steps"][0]["title"] == "You taint node 1"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -97,6 +106,8 @@ def test_a_copy_is_shown(tmp_path: Path) -> None:
         (("ui", "--cluster", "-"), "must be a file"),
         (("ui", "--cluster", "nothing.bayplan"), "nothing.bayplan"),
         (("ui", "--cluster", "x", "--allow-changes"), "nothing to change"),
+        (("ui", "--learn", "--cluster", "x"), "--learn shows no cluster"),
+        (("ui", "--learn", "--allow-changes"), "--learn shows no cluster"),
         (("up", "--ui-port", "7000"), "go with --ui"),
     ],
 )

@@ -16,7 +16,7 @@ from bayplan.client import Client
 from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 from bayplan.support.clock import SystemClock
 from bayplan.support.randomness import SystemRandomness
-from bayplan.ui.cluster_source import ClusterSource, CopiedCluster, LiveCluster
+from bayplan.ui.cluster_source import ClusterSource, CopiedCluster, LiveCluster, NoCluster
 from bayplan.ui.feed import Feed
 from bayplan.ui.question_routes import SchedulerState
 from bayplan.ui.server import UiServer
@@ -51,7 +51,9 @@ async def page_of(
     clock, randomness = SystemClock(), SystemRandomness()
     feed = Feed(clock, 0.02)
     cluster: ClusterSource
-    if isinstance(source, ClusterSnapshot):
+    if settings.get("learn"):
+        cluster = NoCluster(feed)
+    elif isinstance(source, ClusterSnapshot):
         cluster = CopiedCluster(source, feed)
     else:
         cluster = LiveCluster(source, feed, clock=clock, randomness=randomness)

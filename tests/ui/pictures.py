@@ -21,7 +21,7 @@ from bayplan.testing.builders import deployment
 from bayplan.testing.cluster import eventually
 from tests.ui.browser import Watched, browser_on
 from tests.ui.large import large_copy
-from tests.ui.page import page_of
+from tests.ui.page import page_of, small_copy
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -32,6 +32,11 @@ async def take(directory: Path) -> None:
         await tab.open("#/map")
         await tab.until("() => bayplan.store.tables.pods.size === 50000")
         await picture(tab, directory / "ui-map.png")
+    async with page_of(small_copy(), learn=True) as page, browser_on(page.url) as tab:
+        await tab.open("#/learn/preemption")
+        await tab.tab.click("text=The victim is deleted")
+        await tab.see("metadata.deletionTimestamp")
+        await picture(tab, directory / "ui-learn.png")
     cluster = Cluster(ClusterSettings(nodes=SimulatorSettings(nodes=12, start_seconds=0.02)))
     await cluster.start()
     try:

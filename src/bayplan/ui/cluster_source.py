@@ -218,6 +218,14 @@ class CopiedCluster:
         """Nothing changes."""
 
 
+class NoCluster(CopiedCluster):
+    """Nothing, for a page that shows scenarios alone."""
+
+    def __init__(self, feed: Feed) -> None:
+        super().__init__(ClusterSnapshot({}), feed)
+        feed.set_status(copy="", refused={})
+
+
 def kind_of(cluster: ClusterSource, name: str) -> Kind:
     """The kind that is meant. Raises KeyError."""
     kinds = cluster.client.kinds if cluster.client is not None else KindTable(DEFAULT_KINDS)

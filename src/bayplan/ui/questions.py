@@ -81,7 +81,7 @@ class Questions:
 
     async def _answer(self, verb: str, *arguments: str, stdin: bytes = b"") -> Any:
         async with self._places:
-            code, output, errors = await _run((*_PROGRAM, verb, *self._options, *arguments), stdin)
+            code, output, errors = await program_output((verb, *self._options, *arguments), stdin)
         if code < _NO_SENSE:
             with contextlib.suppress(msgspec.DecodeError):
                 return msgspec.json.decode(output)
@@ -120,14 +120,14 @@ def named(text: Any) -> str:
     return text
 
 
-async def _run(command: Sequence[str], stdin: bytes) -> tuple[int, bytes, bytes]:
-    """Exit code, output and errors. Raises RequestError if it takes too long."""
+async def program_output(arguments: Sequence[str], stdin: bytes = b"") -> tuple[int, bytes, bytes]:
+    """Exit code, output and errors of the command line program. Raises RequestError if it takes too long."""
     # Input from a file: a pipe would have to be read while the program starts.
     with tempfile.TemporaryFile() as file:
         file.write(stdin)
         file.seek(0)
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=file, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+            *_PROGRAM, *arguments, stdin=file, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )
     try:
         output, errors = await output_of(process, _PATIENCE)

@@ -17,6 +17,7 @@ from bayplan.ui.access import HEADERS, Access
 from bayplan.ui.cluster_source import ClusterSource
 from bayplan.ui.errors import RequestError, UiError
 from bayplan.ui.feed import Feed
+from bayplan.ui.lessons import Lessons
 from bayplan.ui.question_routes import QuestionRoutes, SchedulerState
 from bayplan.ui.questions import Questions
 from bayplan.ui.settings import UiSettings
@@ -55,6 +56,7 @@ class UiServer:
         self._files = StaticFiles()
         questions = Questions(source, settings.scheduler_config)
         self._question_routes = QuestionRoutes(cluster, questions, scheduler, allow_changes=settings.allow_changes)
+        self._lessons = Lessons()
         self._runner: web.AppRunner | None = None
         self.access: Access | None = None
 
@@ -69,6 +71,7 @@ class UiServer:
         app.router.add_get("/api/logs", self._logs)
         app.router.add_get("/api/select", self._select)
         self._question_routes.add_routes(app)
+        self._lessons.add_routes(app)
         # A question whose page is gone is asked no more.
         self._runner = runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
         await runner.setup()
@@ -85,6 +88,7 @@ class UiServer:
             title=self.settings.title,
             changes=self.settings.allow_changes,
             version=__version__,
+            learn=self.settings.learn,
         )
         await self.source.start()
         return self.access.url
@@ -92,6 +96,7 @@ class UiServer:
     async def stop(self) -> None:
         """End all streams and stop listening."""
         self.feed.close()
+        await self._lessons.close()
         await self.source.stop()
         if self._runner is not None:
             await self._runner.cleanup()

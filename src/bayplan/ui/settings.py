@@ -14,6 +14,8 @@ class UiSettings:
     """Port on 127.0.0.1; 0 picks a free one."""
     allow_changes: bool = False
     """Whether the page may change the cluster."""
+    learn: bool = False
+    """Whether the page shows scenarios alone, without a cluster."""
     title: str = ""
     """What the cluster is called on the page."""
     scheduler_config: Path | None = None

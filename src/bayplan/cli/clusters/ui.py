@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @click.command()
 @connection_options
 @click.option("--cluster", metavar="FILE|DIR", help=f"Show this instead of a live cluster. {HELP}")
+@click.option("--learn", is_flag=True, help="Show scenarios that explain Kubernetes alone; needs no cluster.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -35,6 +36,7 @@ def command(
     kubeconfig: Path | None,
     context: str,
     cluster: str | None,
+    learn: bool,
     port: int,
     allow_changes: bool,
     scheduler_config: Path | None,
@@ -47,6 +49,10 @@ def command(
     from bayplan.ui.errors import UiError
     from bayplan.ui.settings import UiSettings
 
+    if learn and (cluster is not None or kubeconfig is not None or context or allow_changes):
+        raise click.UsageError(
+            "--learn shows no cluster; leave out --kubeconfig, --context, --cluster and --allow-changes"
+        )
     if cluster is not None and (kubeconfig is not None or context):
         raise click.UsageError("--cluster is shown instead of a live cluster; leave out --kubeconfig and --context")
     if cluster == "-":
@@ -58,10 +64,11 @@ def command(
         from bayplan.cli.questions.cluster_input import read_cluster
 
         copy = read_cluster(cluster)
-    client = connect(kubeconfig, context, user_agent="bayplan-ui") if copy is None else None
+    client = None if learn or copy is not None else connect(kubeconfig, context, user_agent="bayplan-ui")
     settings = UiSettings(
         port=port,
         allow_changes=allow_changes,
+        learn=learn,
         title=context or (Path(cluster).name if cluster else ""),
         scheduler_config=scheduler_config,
     )
@@ -101,18 +108,20 @@ def page_server(
     source: Sequence[str],
     scheduler: SchedulerState | None = None,
 ) -> UiServer:
-    """The server of a page for a live cluster (a client) or a copy. source: the options that say which one it is. scheduler: asks its scheduler, if
+    """The server of a page for a live cluster (a client) or a copy, or neither (`settings.learn`). source: the options that say which one it is. scheduler: asks its scheduler, if
     that can be reached."""
     from bayplan.support.clock import SystemClock
     from bayplan.support.randomness import SystemRandomness
-    from bayplan.ui.cluster_source import ClusterSource, CopiedCluster, LiveCluster
+    from bayplan.ui.cluster_source import ClusterSource, CopiedCluster, LiveCluster, NoCluster
     from bayplan.ui.feed import Feed
     from bayplan.ui.server import UiServer
 
     clock, randomness = SystemClock(), SystemRandomness()
     feed = Feed(clock, settings.interval)
     cluster: ClusterSource
-    if copy is not None:
+    if settings.learn:
+        cluster = NoCluster(feed)
+    elif copy is not None:
         cluster = CopiedCluster(copy, feed)
     else:
         assert client is not None

@@ -1,5 +1,5 @@
 // The page: top line, list of views, and the view that the URL names.
-import { html, render, useEffect, useRef, useState, useTables } from "./lib.js";
+import { html, later, render, useEffect, useRef, useState, useTables } from "./lib.js";
 import { POD, NODE, Store } from "./store.js";
 import { Feed } from "./feed.js";
 import { count } from "./format.js";
@@ -12,6 +12,7 @@ import { WhatIf } from "./views/whatif.js";
 import { Why } from "./views/why.js";
 import { NodeView, ObjectView, PodView } from "./views/detail.js";
 
+const Learn = later(() => import("./views/learn.js"));
 const VIEWS = [
   ["map", "Map", MapView],
   ["pods", "Pods", Pods],
@@ -21,9 +22,10 @@ const VIEWS = [
   ["queues", "Queues", Queues],
   ["decisions", "Decisions", Decisions],
   ["what-if", "What if", WhatIf],
+  ["learn", "Learn", Learn],
 ];
 const POD_VIEWS = [{ name: "why", title: "Why", show: Why }, { name: "steps", title: "Timeline", show: Steps }];
-const KEYS = [["/", "search"], ["?", "these keys"], ["g then a letter", "go: m map, p pods, w workloads, n nodes, e events, q queues, d decisions, i what if"], ["t", "dark or light"], ["Esc", "close, clear"],
+const KEYS = [["/", "search"], ["?", "these keys"], ["g then a letter", "go: m map, p pods, w workloads, n nodes, e events, q queues, d decisions, i what if, l learn"], ["t", "dark or light"], ["Esc", "close, clear"],
   ["← → ↑ ↓", "choose a node on the map"], ["+ − 0", "zoom the map, show all of it"], ["Enter", "open the chosen node"]];
 
 function App({ store }) {
@@ -35,10 +37,10 @@ function App({ store }) {
   useEffect(() => { store.feed = new Feed(store, setBroken); }, [store]);
   useTables(store, "status");
   useKeys(box, setHelp, setSearch);
-  const [view = "map", ...rest] = route.parts;
+  const { learn } = store.status, [view = learn ? "learn" : "map", ...rest] = route.parts;
   return html`<div class="shell"><a class="skip" href="#main">Skip to the content</a>
-    <header class="top"><a class="brand" href="#/map">Bayplan<span>${store.status.title || ""}</span></a><${Figures} store=${store} /><span class="grow"></span>
-      <input class="search" ref=${box} type="search" aria-label="Search by name" placeholder="Search by name" value=${search} onInput=${(event) => setSearch(event.currentTarget.value)} spellcheck="false" />
+    <header class="top"><a class="brand" href="#/map">Bayplan<span>${store.status.title || ""}</span></a>${!learn && html`<${Figures} store=${store} />`}<span class="grow"></span>
+      <input class="search" hidden=${learn} ref=${box} type="search" aria-label="Search by name" placeholder="Search by name" value=${search} onInput=${(event) => setSearch(event.currentTarget.value)} spellcheck="false" />
       <button class="plain" onClick=${turnTheme} aria-label="Dark or light">◐</button><button class="plain wide" onClick=${() => setHelp(true)} aria-label="Keys">?</button></header>
     <${Side} store=${store} view=${view} />
     <main id="main" tabindex="-1">${broken && html`<p class="notice bad" role="status">${broken}</p>`}<${Notices} store=${store} />
@@ -52,7 +54,7 @@ function View({ store, view, rest, query, search }) {
   if (view === "object") return html`<${ObjectView} store=${store} kind=${rest[0]} namespace=${rest[1]} name=${rest[2]} />`;
   const found = VIEWS.find(([name]) => name === view);
   if (!found) return html`<div class="empty"><h1>There is no such view</h1><p><a href="#/map">To the map</a></p></div>`;
-  return html`<${found[2]} key=${view} store=${store} query=${query} search=${search} />`;
+  return html`<${found[2]} key=${view} store=${store} rest=${rest} query=${query} search=${search} />`;
 }
 
 function Figures({ store }) {
@@ -66,9 +68,10 @@ function Figures({ store }) {
 
 function Side({ store, view }) {
   useTables(store, "nodes", "pods", "workloads", "events");
-  return html`<nav class="side" aria-label="Views">${VIEWS.map(([name, title]) => html`<a key=${name} href=${`#/${name}`} aria-current=${name === view ? "page" : null}>${title}
+  const { learn } = store.status, shown = learn ? VIEWS.filter(([name]) => name === "learn") : VIEWS;
+  return html`<nav class="side" aria-label="Views">${shown.map(([name, title]) => html`<a key=${name} href=${`#/${name}`} aria-current=${name === view ? "page" : null}>${title}
       ${store.tables[name] && html`<span class="count">${count(store.tables[name].size)}</span>`}</a>`)}
-    <span class="foot">bayplan ${store.status.version}<br />${store.status.copy ? "a copy" : store.status.changes ? "changes allowed" : "read only"}</span></nav>`;
+    <span class="foot">bayplan ${store.status.version}<br />${learn ? "no cluster" : store.status.copy ? "a copy" : store.status.changes ? "changes allowed" : "read only"}</span></nav>`;
 }
 
 function Notices({ store }) {
@@ -84,7 +87,7 @@ function Help({ close }) {
     <p><button class="button" onClick=${close}>Close</button></p></div></div>`;
 }
 
-const INITIALS = { m: "map", p: "pods", w: "workloads", n: "nodes", e: "events", q: "queues", i: "what-if", d: "decisions" };
+const INITIALS = { m: "map", p: "pods", w: "workloads", n: "nodes", e: "events", q: "queues", i: "what-if", d: "decisions", l: "learn" };
 
 function useKeys(box, setHelp, setSearch) {
   useEffect(() => {

@@ -19,6 +19,18 @@ export function useTables(store, ...names) {
   return version;
 }
 
+/** A component whose module is loaded when it is first shown. */
+export function later(load) {
+  let Loaded = null;
+  return (props) => {
+    const [, setReady] = useState(Boolean(Loaded));
+    const [error, setError] = useState("");
+    useEffect(() => { if (!Loaded) load().then((module) => { Loaded = module.default; setReady(true); }, () => setError("This part of the page cannot be loaded; bayplan may have been stopped.")); }, []);
+    if (error) return html`<p class="notice bad" role="alert">${error}</p>`;
+    return Loaded ? html`<${Loaded} ...${props} />` : html`<p class="loading">…</p>`;
+  };
+}
+
 /** What a path answers: {data, error, loading}. Asked again when `parts` change. */
 export function useAnswer(path, parts = [path], read = (response) => response.json()) {
   const [state, setState] = useState({ loading: true });
