@@ -103,6 +103,7 @@ EDGES = {
     "cluster/standalone.py": {"sockets"},
     "cluster/what_if_page.py": {"sockets"},
     "ui/lessons.py": {"sockets"},
+    "ui/metrics_routes.py": {"sockets"},
     "ui/question_routes.py": {"sockets"},
     "ui/server.py": {"sockets"},
     "ui/static_files.py": {"sockets"},

@@ -52,9 +52,9 @@ async def page_of(
     feed = Feed(clock, 0.02)
     cluster: ClusterSource
     if settings.get("learn"):
-        cluster = NoCluster(feed)
+        cluster = NoCluster(feed, clock)
     elif isinstance(source, ClusterSnapshot):
-        cluster = CopiedCluster(source, feed)
+        cluster = CopiedCluster(source, feed, clock)
     else:
         cluster = LiveCluster(source, feed, clock=clock, randomness=randomness)
     server = UiServer(

@@ -23,6 +23,7 @@ from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 from bayplan.support.tasks import Supervisor
+from bayplan.ui.cluster_figures import ClusterFigures
 from bayplan.ui.feed import Feed, Table
 from bayplan.ui.rows import (
     EVENT_COLUMNS,
@@ -67,6 +68,9 @@ class ClusterSource(Protocol):
     """None for a copy."""
     copy: ClusterSnapshot | None
     """None for a live cluster."""
+
+    figures: ClusterFigures
+    """What pods do, counted; nothing for a copy."""
 
     async def start(self) -> None:
         """Begin to follow."""
@@ -119,6 +123,7 @@ class LiveCluster:
         self._clock = clock
         self._informers = InformerFactory(client, clock, randomness)
         self.caches: dict[type, ObjectCache[Any]] = {cls: ObjectCache() for cls, _, _ in _followed()}
+        self.figures = ClusterFigures(clock)
         self._refused: dict[type, str] = {}
         """Why kinds cannot be listed."""
         self._started: set[type] = set()
@@ -179,12 +184,20 @@ class LiveCluster:
         self._started.add(cls)
         cache = self.caches[cls]
 
+        counted = self.figures.changed if cls is core_v1.Pod else None
+
         def put(obj: Any) -> None:
+            key = key_of(obj)
+            if counted is not None:
+                counted(cache.by_key(key), obj)
             cache.put(obj)
-            self._feed.mark(table, prefix + key_of(obj))
+            self._feed.mark(table, prefix + key)
 
         def gone(obj: Any) -> None:
             key = key_of(obj)
+            before = cache.by_key(key)
+            if counted is not None and before is not None:
+                counted(before, None)
             cache.remove(key)
             self._feed.mark(table, prefix + key)
 
@@ -194,9 +207,10 @@ class LiveCluster:
 class CopiedCluster:
     """Shows a copy."""
 
-    def __init__(self, copy: ClusterSnapshot, feed: Feed) -> None:
+    def __init__(self, copy: ClusterSnapshot, feed: Feed, clock: Clock) -> None:
         self.client: Client | None = None
         self.copy: ClusterSnapshot | None = copy
+        self.figures = ClusterFigures(clock)
         self.caches: dict[type, ObjectCache[Any]] = {}
         for cls, _, _ in _followed():
             cache: ObjectCache[Any] = ObjectCache()
@@ -221,8 +235,8 @@ class CopiedCluster:
 class NoCluster(CopiedCluster):
     """Nothing, for a page that shows scenarios alone."""
 
-    def __init__(self, feed: Feed) -> None:
-        super().__init__(ClusterSnapshot({}), feed)
+    def __init__(self, feed: Feed, clock: Clock) -> None:
+        super().__init__(ClusterSnapshot({}), feed, clock)
         feed.set_status(copy="", refused={})
 
 

@@ -18,6 +18,7 @@ from bayplan.ui.cluster_source import ClusterSource
 from bayplan.ui.errors import RequestError, UiError
 from bayplan.ui.feed import Feed
 from bayplan.ui.lessons import Lessons
+from bayplan.ui.metrics_routes import MetricsRoutes
 from bayplan.ui.question_routes import QuestionRoutes, SchedulerState
 from bayplan.ui.questions import Questions
 from bayplan.ui.settings import UiSettings
@@ -57,6 +58,7 @@ class UiServer:
         questions = Questions(source, settings.scheduler_config)
         self._question_routes = QuestionRoutes(cluster, questions, scheduler, allow_changes=settings.allow_changes)
         self._lessons = Lessons()
+        self._metrics = MetricsRoutes(cluster, clock=clock)
         self._runner: web.AppRunner | None = None
         self.access: Access | None = None
 
@@ -72,6 +74,7 @@ class UiServer:
         app.router.add_get("/api/select", self._select)
         self._question_routes.add_routes(app)
         self._lessons.add_routes(app)
+        self._metrics.add_routes(app)
         # A question whose page is gone is asked no more.
         self._runner = runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
         await runner.setup()
@@ -91,12 +94,14 @@ class UiServer:
             learn=self.settings.learn,
         )
         await self.source.start()
+        self._metrics.start()
         return self.access.url
 
     async def stop(self) -> None:
         """End all streams and stop listening."""
         self.feed.close()
         await self._lessons.close()
+        await self._metrics.stop()
         await self.source.stop()
         if self._runner is not None:
             await self._runner.cleanup()

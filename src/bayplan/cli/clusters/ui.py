@@ -108,8 +108,8 @@ def page_server(
     source: Sequence[str],
     scheduler: SchedulerState | None = None,
 ) -> UiServer:
-    """The server of a page for a live cluster (a client) or a copy, or neither (`settings.learn`). source: the options that say which one it is. scheduler: asks its scheduler, if
-    that can be reached."""
+    """The server of a page for a live cluster (a client) or a copy, or neither (`settings.learn`). source: the options that say which one it is.
+    scheduler: asks its scheduler, if that can be reached."""
     from bayplan.support.clock import SystemClock
     from bayplan.support.randomness import SystemRandomness
     from bayplan.ui.cluster_source import ClusterSource, CopiedCluster, LiveCluster, NoCluster
@@ -120,9 +120,9 @@ def page_server(
     feed = Feed(clock, settings.interval)
     cluster: ClusterSource
     if settings.learn:
-        cluster = NoCluster(feed)
+        cluster = NoCluster(feed, clock)
     elif copy is not None:
-        cluster = CopiedCluster(copy, feed)
+        cluster = CopiedCluster(copy, feed, clock)
     else:
         assert client is not None
         cluster = LiveCluster(client, feed, clock=clock, randomness=randomness)

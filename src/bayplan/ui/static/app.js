@@ -12,6 +12,7 @@ import { WhatIf } from "./views/whatif.js";
 import { Why } from "./views/why.js";
 import { NodeView, ObjectView, PodView } from "./views/detail.js";
 
+const Charts = later(() => import("./views/charts.js"));
 const Learn = later(() => import("./views/learn.js"));
 const VIEWS = [
   ["map", "Map", MapView],
@@ -21,11 +22,12 @@ const VIEWS = [
   ["events", "Events", Events],
   ["queues", "Queues", Queues],
   ["decisions", "Decisions", Decisions],
+  ["charts", "Charts", Charts],
   ["what-if", "What if", WhatIf],
   ["learn", "Learn", Learn],
 ];
 const POD_VIEWS = [{ name: "why", title: "Why", show: Why }, { name: "steps", title: "Timeline", show: Steps }];
-const KEYS = [["/", "search"], ["?", "these keys"], ["g then a letter", "go: m map, p pods, w workloads, n nodes, e events, q queues, d decisions, i what if, l learn"], ["t", "dark or light"], ["Esc", "close, clear"],
+const KEYS = [["/", "search"], ["?", "these keys"], ["g then a letter", "go: m map, p pods, w workloads, n nodes, e events, q queues, d decisions, c charts, i what if, l learn"], ["t", "dark or light"], ["Esc", "close, clear"],
   ["← → ↑ ↓", "choose a node on the map"], ["+ − 0", "zoom the map, show all of it"], ["Enter", "open the chosen node"]];
 
 function App({ store }) {
@@ -87,7 +89,7 @@ function Help({ close }) {
     <p><button class="button" onClick=${close}>Close</button></p></div></div>`;
 }
 
-const INITIALS = { m: "map", p: "pods", w: "workloads", n: "nodes", e: "events", q: "queues", i: "what-if", d: "decisions", l: "learn" };
+const INITIALS = { m: "map", p: "pods", w: "workloads", n: "nodes", e: "events", q: "queues", i: "what-if", d: "decisions", l: "learn", c: "charts" };
 
 function useKeys(box, setHelp, setSearch) {
   useEffect(() => {

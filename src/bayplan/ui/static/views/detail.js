@@ -1,10 +1,12 @@
 // One object: a pod, a node, or any other, with tabs.
-import { asText, html, useAnswer, useMemo, useState, useTables } from "../lib.js";
+import { asText, html, later, useAnswer, useMemo, useState, useTables } from "../lib.js";
 import { EVENT, NODE, POD, WORKLOAD } from "../store.js";
 import { age, amount, bytes, cpu, percent } from "../format.js";
 import { to } from "../route.js";
 import { EVENT_TABLE, POD_TABLE, State, nodeState } from "./tables.js";
 import { Yaml } from "./yaml.js";
+
+const Usage = later(() => import("./usage.js"));
 
 export function Tabs({ base, tabs, chosen }) {
   return html`<nav class="tabs" aria-label="Views of this object">${tabs.map(([name, title]) => html`<a key=${name} href=${name ? `${base}/${name}` : base} aria-current=${name === chosen ? "page" : null}>${title}</a>`)}</nav>`;
@@ -12,8 +14,8 @@ export function Tabs({ base, tabs, chosen }) {
 
 export function Small({ columns, rows, empty }) {
   if (!rows.length) return html`<p class="quiet">${empty}</p>`;
-  return html`<table><thead><tr>${columns.map((one) => html`<th key=${one.title} class=${one.number ? "n" : ""} scope="col">${one.title}</th>`)}</tr></thead>
-    <tbody>${rows.map(([key, row]) => html`<tr key=${key}>${columns.map((one) => html`<td key=${one.title} class=${[one.number && "n", one.name && "name"].filter(Boolean).join(" ")}>${one.cell(row, key)}</td>`)}</tr>`)}</tbody></table>`;
+  return html`<div class="scrolls" tabindex="0" role="group" aria-label="Table"><table><thead><tr>${columns.map((one) => html`<th key=${one.title} class=${one.number ? "n" : ""} scope="col">${one.title}</th>`)}</tr></thead>
+    <tbody>${rows.map(([key, row]) => html`<tr key=${key}>${columns.map((one) => html`<td key=${one.title} class=${[one.number && "n", one.name && "name"].filter(Boolean).join(" ")}>${one.cell(row, key)}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 
 function EventsOf({ store, kind, namespace, name }) {
@@ -50,6 +52,7 @@ function PodOverview({ store, row }) {
       <dt>Priority</dt><dd>${row[POD.priority]}</dd>
       ${owner && html`<dt>Owner</dt><dd class="mono"><a href=${to("object", kind, namespace, owner)}>${row[POD.owner]}</a></dd>`}
       <dt>Created</dt><dd>${row[POD.created]} (${age(row[POD.created])} ago)</dd></dl>
+    ${!store.status.copy && html`<${Usage} key=${`${namespace}/${name}`} kind="Pod" namespace=${namespace} name=${name} cpu=${row[POD.cpu]} memory=${row[POD.memory]} />`}
     <h2>Events</h2><${EventsOf} store=${store} kind="Pod" namespace=${namespace} name=${name} />`;
 }
 
@@ -80,6 +83,7 @@ function NodeOverview({ store, row, pods }) {
   return html`<dl class="facts"><dt>State</dt><dd>${nodeState(row)}</dd>${row[NODE.pool] && html`<dt>Pool</dt><dd>${row[NODE.pool]}</dd>`}
       ${resources.map((one) => { const [used, all] = store.share(name, one); return html`<dt>${one}</dt><dd>${amount(one, used)} of ${amount(one, all)} requested, ${percent(used, all)}</dd>`; })}
       <dt>Taints</dt><dd class="mono">${row[NODE.taints].join(", ") || "none"}</dd><dt>Version</dt><dd>${row[NODE.version]}</dd><dt>Created</dt><dd>${row[NODE.created]} (${age(row[NODE.created])} ago)</dd></dl>
+    ${!store.status.copy && html`<${Usage} key=${name} kind="Node" name=${name} cpu=${row[NODE.cpu]} memory=${row[NODE.memory]} />`}
     <h2>Pods</h2><${Small} columns=${POD_TABLE.slice(0, 5).concat(POD_TABLE.slice(6))} rows=${pods} empty="No pods." />
     <h2>Events</h2><${EventsOf} store=${store} kind="Node" name=${name} />`;
 }
