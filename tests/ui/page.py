@@ -13,6 +13,7 @@ import msgspec
 
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.client import Client
+from bayplan.client.http_streams import HttpStreams
 from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 from bayplan.support.clock import SystemClock
 from bayplan.support.randomness import SystemRandomness
@@ -45,6 +46,7 @@ async def page_of(
     source: Client | ClusterSnapshot,
     source_options: Sequence[str] = (),
     scheduler: SchedulerState | None = None,
+    streams: HttpStreams | None = None,
     **settings: Any,
 ) -> AsyncIterator[Page]:
     """Serve a page for as long as the context lasts. source_options: for questions, as the command line takes them."""
@@ -58,7 +60,7 @@ async def page_of(
     else:
         cluster = LiveCluster(source, feed, clock=clock, randomness=randomness)
     server = UiServer(
-        cluster, feed, UiSettings(**settings), source_options, scheduler, clock=clock, randomness=randomness
+        cluster, feed, UiSettings(**settings), source_options, scheduler, streams, clock=clock, randomness=randomness
     )
     url = await server.start()
     try:

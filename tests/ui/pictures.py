@@ -22,6 +22,7 @@ from bayplan.testing.cluster import eventually
 from tests.ui.browser import Watched, browser_on
 from tests.ui.large import large_copy
 from tests.ui.page import page_of, small_copy
+from tests.ui.shells import page_with_shells
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -37,12 +38,32 @@ async def take(directory: Path) -> None:
         await tab.tab.click("text=The victim is deleted")
         await tab.see("metadata.deletionTimestamp")
         await picture(tab, directory / "ui-learn.png")
+    await _of_a_terminal(directory)
     cluster = Cluster(ClusterSettings(nodes=SimulatorSettings(nodes=12, start_seconds=0.02)))
     await cluster.start()
     try:
         await _of_a_shop(cluster, directory)
     finally:
         await cluster.stop()
+
+
+_COMMANDS: Final = (
+    "PS1='web:/etc/nginx $ '; clear; mkdir -p conf.d sites-enabled; touch nginx.conf mime.types; chmod +x nginx.conf",
+    "ls --color=always -l --time-style=+ -go conf.d nginx.conf mime.types sites-enabled",
+    "printf '\\033[32mconfiguration file nginx.conf test is successful\\033[0m\\n'",
+)
+
+
+async def _of_a_terminal(directory: Path) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        async with page_with_shells(Path(name)) as (page, _), browser_on(page.url, height=520) as tab:
+            await tab.open("#/pod/default/web/terminal")
+            shows = "text => (globalThis.bayplan.screen?.text() || '').includes(text)"
+            await tab.until(shows, Path(name).name)
+            for command in _COMMANDS:
+                await tab.tab.keyboard.type(f"{command}\r")
+            await tab.until(shows, "\nconfiguration file")
+            await picture(tab, directory / "ui-terminal.png")
 
 
 async def _of_a_shop(cluster: Cluster, directory: Path) -> None:

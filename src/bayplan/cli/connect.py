@@ -62,3 +62,13 @@ def connect(
 
     host = credentials.server.partition("://")[2].rstrip("/")
     return Client(MeteredTransport(transport, metrics, SystemClock(), host))
+
+
+def credentials_of(kubeconfig: Path | None, context: str = "") -> Credentials:
+    """What reaches a live cluster. Raises KubeconfigError."""
+    from bayplan.client.in_cluster import is_in_pod, pod_credentials
+    from bayplan.client.kubeconfig import load
+
+    paths = kubeconfig_paths(kubeconfig)
+    is_named = kubeconfig is not None or context or any(one.exists() for one in paths)
+    return pod_credentials(os.environ) if not is_named and is_in_pod(os.environ) else load(paths, context)

@@ -89,6 +89,10 @@ class HttpTransport(Transport):
 
     async def watch(self, kind: Kind, path: str, query: Mapping[str, str], decode: Decode) -> RawWatch:
         """See Transport."""
+        return _HttpWatch(await self.open_text(path, query), decode)
+
+    async def open_text(self, path: str, query: Mapping[str, str]) -> aiohttp.ClientResponse:
+        """An answer that goes on for long; close it. Raises ApiError, TransportError."""
         headers = await self._authorization()
         try:
             response = await self._session.get(self._url(path, query), headers=headers, **self._options)
@@ -98,7 +102,24 @@ class HttpTransport(Transport):
             data = await response.read()
             self._note_refusal(response.status, headers)
             raise ApiError(status_of(response.status, data))
-        return _HttpWatch(response, decode)
+        return response
+
+    async def open_socket(
+        self, path: str, query: Sequence[tuple[str, str]], protocols: Sequence[str]
+    ) -> aiohttp.ClientWebSocketResponse:
+        """A WebSocket; close it. Raises ApiError, TransportError."""
+        headers = await self._authorization()
+        url = URL(self._base + path).with_query(query)
+        try:
+            socket: aiohttp.ClientWebSocketResponse = await self._session.ws_connect(
+                url, protocols=protocols, headers=headers, heartbeat=30.0, max_msg_size=0, **self._options
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            self._note_refusal(error.status, headers)
+            raise ApiError(status_of(error.status, b"")) from error
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise TransportError(f"connect {self._base}{path}: {error or type(error).__name__}") from error
+        return socket
 
     async def _authorization(self) -> dict[str, str]:
         """The headers that may differ from request to request. Raises TransportError."""

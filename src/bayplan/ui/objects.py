@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -59,7 +59,13 @@ def yaml_of(tree: Mapping[str, Any], *, managed_fields: bool) -> str:
     return text
 
 
-async def logs(cluster: ClusterSource, namespace: str, name: str, container: str, lines: int, previous: bool) -> str:
+Read = Callable[[str, Mapping[str, str]], Awaitable[bytes]]
+"""Reads what a path of the cluster answers. Raises RequestError."""
+
+
+async def logs(
+    cluster: ClusterSource, read: Read, namespace: str, name: str, container: str, lines: int, previous: bool
+) -> str:
     """The last lines of a container. Raises RequestError."""
     if cluster.client is None:
         raise RequestError(404, "a copy has no logs")
@@ -67,7 +73,7 @@ async def logs(cluster: ClusterSource, namespace: str, name: str, container: str
     query |= {"container": container} if container else {}
     query |= {"previous": "true"} if previous else {}
     path = kind_of(cluster, "Pod").path(namespace, name, "log")
-    return (await answer(cluster, path, query)).decode(errors="replace")
+    return (await read(path, query)).decode(errors="replace")
 
 
 async def answer(cluster: ClusterSource, path: str, query: Mapping[str, str] | None = None) -> bytes:

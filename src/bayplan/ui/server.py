@@ -10,6 +10,7 @@ import msgspec
 from aiohttp import web
 
 from bayplan import __version__
+from bayplan.client.http_streams import HttpStreams
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 from bayplan.ui import objects
@@ -19,6 +20,7 @@ from bayplan.ui.errors import RequestError, UiError
 from bayplan.ui.feed import Feed
 from bayplan.ui.lessons import Lessons
 from bayplan.ui.metrics_routes import MetricsRoutes
+from bayplan.ui.pod_streams import PodStreams
 from bayplan.ui.question_routes import QuestionRoutes, SchedulerState
 from bayplan.ui.questions import Questions
 from bayplan.ui.settings import UiSettings
@@ -43,12 +45,13 @@ class UiServer:
         settings: UiSettings,
         source: Sequence[str],
         scheduler: SchedulerState | None = None,
+        streams: HttpStreams | None = None,
         *,
         clock: Clock,
         randomness: Randomness,
     ) -> None:
         """source: the options of the command line that say which cluster this is, for questions about it. scheduler: asks its
-        scheduler for its state; None if that cannot be reached."""
+        scheduler for its state; None if that cannot be reached. streams: opens terminals and logs; closed at the end."""
         self.source = cluster
         self.feed = feed
         self.settings = settings
@@ -58,6 +61,7 @@ class UiServer:
         questions = Questions(source, settings.scheduler_config)
         self._question_routes = QuestionRoutes(cluster, questions, scheduler, allow_changes=settings.allow_changes)
         self._lessons = Lessons()
+        self._streams = PodStreams(cluster, streams, allow_terminals=settings.allow_changes)
         self._metrics = MetricsRoutes(cluster, clock=clock)
         self._runner: web.AppRunner | None = None
         self.access: Access | None = None
@@ -75,6 +79,7 @@ class UiServer:
         self._question_routes.add_routes(app)
         self._lessons.add_routes(app)
         self._metrics.add_routes(app)
+        self._streams.add_routes(app)
         # A question whose page is gone is asked no more.
         self._runner = runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, handler_cancellation=True)
         await runner.setup()
@@ -92,6 +97,7 @@ class UiServer:
             changes=self.settings.allow_changes,
             version=__version__,
             learn=self.settings.learn,
+            streams=self._streams.are_there,
         )
         await self.source.start()
         self._metrics.start()
@@ -102,6 +108,7 @@ class UiServer:
         self.feed.close()
         await self._lessons.close()
         await self._metrics.stop()
+        await self._streams.stop()
         await self.source.stop()
         if self._runner is not None:
             await self._runner.cleanup()
@@ -192,6 +199,7 @@ class UiServer:
         query = request.query
         text = await objects.logs(
             self.source,
+            self._streams.read,
             query.get("namespace", ""),
             query.get("name", ""),
             query.get("container", ""),

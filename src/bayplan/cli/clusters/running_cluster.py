@@ -12,6 +12,7 @@ import click
 from bayplan.cli.clusters.kubeconfig_file import write_kubeconfig
 from bayplan.cli.clusters.stopping import stop_event
 from bayplan.cli.clusters.ui import page_server
+from bayplan.cli.connect import credentials_of
 from bayplan.cli.output import Failure
 from bayplan.support.loop import run_loop
 from bayplan.support.running import wait_for_stop
@@ -121,7 +122,12 @@ async def _serve(
             f"  export KUBECONFIG={kubeconfig}\n  kubectl get nodes\n"
         )
         if page is not None:
-            pages = page_server(cluster.client(), None, page, [f"--kubeconfig={kubeconfig}"], cluster.scheduler_state)
+            from bayplan.client.http import HttpTransport
+            from bayplan.client.http_streams import HttpStreams
+
+            streams = HttpStreams(HttpTransport(credentials_of(kubeconfig)))
+            source = [f"--kubeconfig={kubeconfig}"]
+            pages = page_server(cluster.client(), None, page, source, cluster.scheduler_state, streams)
             click.echo(f"page: {await pages.start()}")
         await wait_for_stop(stop, _first(*(wait() for wait in waits)))
     finally:

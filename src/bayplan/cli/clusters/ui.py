@@ -14,6 +14,7 @@ from bayplan.cli.questions.cluster_input import HELP
 
 if TYPE_CHECKING:
     from bayplan.client import Client
+    from bayplan.client.http_streams import HttpStreams
     from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
     from bayplan.ui.question_routes import SchedulerState
     from bayplan.ui.server import UiServer
@@ -107,9 +108,11 @@ def page_server(
     settings: UiSettings,
     source: Sequence[str],
     scheduler: SchedulerState | None = None,
+    streams: HttpStreams | None = None,
 ) -> UiServer:
     """The server of a page for a live cluster (a client) or a copy, or neither (`settings.learn`). source: the options that say which one it is.
-    scheduler: asks its scheduler, if that can be reached."""
+    scheduler: asks its scheduler, if that can be reached. streams: for terminals and logs that are followed; the client's own if it speaks HTTP."""
+    from bayplan.client.http_streams import streams_of
     from bayplan.support.clock import SystemClock
     from bayplan.support.randomness import SystemRandomness
     from bayplan.ui.cluster_source import ClusterSource, CopiedCluster, LiveCluster, NoCluster
@@ -117,6 +120,8 @@ def page_server(
     from bayplan.ui.server import UiServer
 
     clock, randomness = SystemClock(), SystemRandomness()
+    if streams is None and client is not None:
+        streams = streams_of(client.transport)
     feed = Feed(clock, settings.interval)
     cluster: ClusterSource
     if settings.learn:
@@ -126,4 +131,4 @@ def page_server(
     else:
         assert client is not None
         cluster = LiveCluster(client, feed, clock=clock, randomness=randomness)
-    return UiServer(cluster, feed, settings, source, scheduler, clock=clock, randomness=randomness)
+    return UiServer(cluster, feed, settings, source, scheduler, streams, clock=clock, randomness=randomness)

@@ -1,5 +1,5 @@
 // One object: a pod, a node, or any other, with tabs.
-import { asText, html, later, useAnswer, useMemo, useState, useTables } from "../lib.js";
+import { html, later, useMemo, useTables } from "../lib.js";
 import { EVENT, NODE, POD, WORKLOAD } from "../store.js";
 import { age, amount, bytes, cpu, percent } from "../format.js";
 import { to } from "../route.js";
@@ -7,6 +7,8 @@ import { EVENT_TABLE, POD_TABLE, State, nodeState } from "./tables.js";
 import { Yaml } from "./yaml.js";
 
 const Usage = later(() => import("./usage.js"));
+const Logs = later(() => import("./logs.js"));
+const Terminal = later(() => import("./terminal.js"));
 
 export function Tabs({ base, tabs, chosen }) {
   return html`<nav class="tabs" aria-label="Views of this object">${tabs.map(([name, title]) => html`<a key=${name} href=${name ? `${base}/${name}` : base} aria-current=${name === chosen ? "page" : null}>${title}</a>`)}</nav>`;
@@ -33,12 +35,13 @@ export function PodView({ store, namespace, name, tab = "", views }) {
   useTables(store, "pods", "status");
   const row = store.tables.pods.get(`${namespace}/${name}`);
   const base = to("pod", namespace, name);
-  const tabs = [["", "Overview"], ...views.map(({ name: each, title }) => [each, title]), ["yaml", "YAML"], ["logs", "Logs"]];
+  const tabs = [["", "Overview"], ...views.map(({ name: each, title }) => [each, title]), ["yaml", "YAML"], ["logs", "Logs"], ...(store.status.changes && store.status.streams ? [["terminal", "Terminal"]] : [])];
   const view = views.find((one) => one.name === tab);
   return html`<div class="detail"><p class="kind">Pod in <a href=${`#/pods?namespace=${encodeURIComponent(namespace)}`}>${namespace}</a></p><h1>${name}</h1>
     <${Tabs} base=${base} tabs=${tabs} chosen=${tab} />
     ${tab === "yaml" ? html`<${Yaml} key=${name} kind="Pod" namespace=${namespace} name=${name} version=${row && `${row[POD.status]}${row[POD.node]}`} />`
-      : tab === "logs" ? html`<${Logs} key=${name} namespace=${namespace} name=${name} copy=${store.status.copy} />`
+      : tab === "logs" ? html`<${Logs} key=${name} namespace=${namespace} name=${name} store=${store} />`
+      : tab === "terminal" && tabs.some(([one]) => one === tab) ? html`<${Terminal} key=${`${namespace}/${name}`} namespace=${namespace} name=${name} />`
       : view ? html`<${view.show} key=${`${namespace}/${name}`} store=${store} namespace=${namespace} name=${name} />`
       : row ? html`<${PodOverview} store=${store} row=${row} />` : html`<${Gone} kind="Pod" name=${name} />`}</div>`;
 }
@@ -54,19 +57,6 @@ function PodOverview({ store, row }) {
       <dt>Created</dt><dd>${row[POD.created]} (${age(row[POD.created])} ago)</dd></dl>
     ${!store.status.copy && html`<${Usage} key=${`${namespace}/${name}`} kind="Pod" namespace=${namespace} name=${name} cpu=${row[POD.cpu]} memory=${row[POD.memory]} />`}
     <h2>Events</h2><${EventsOf} store=${store} kind="Pod" namespace=${namespace} name=${name} />`;
-}
-
-function Logs({ namespace, name, copy }) {
-  const [turn, setTurn] = useState(0);
-  const [container, setContainer] = useState("");
-  const [previous, setPrevious] = useState(false);
-  const query = new URLSearchParams({ namespace, name, container, previous: String(previous), lines: "500" });
-  const { data, error, loading } = useAnswer(copy ? "" : `/api/logs?${query}`, [namespace, name, container, previous, turn], asText);
-  if (copy) return html`<p class="quiet">A copy of a cluster has no logs.</p>`;
-  return html`<p class="bar"><label>Container <input class="selector" value=${container} placeholder="the only one" onChange=${(event) => setContainer(event.currentTarget.value.trim())} /></label>
-      <label><input type="checkbox" checked=${previous} onChange=${(event) => setPrevious(event.currentTarget.checked)} /> of the container before</label>
-      <button class="button" onClick=${() => setTurn(turn + 1)}>Read again</button></p>
-    ${error ? html`<p class="notice">${error}</p>` : html`<pre class="log" tabindex="0" aria-label="Log">${data || (loading ? "…" : "The log is empty.")}</pre>`}`;
 }
 
 export function NodeView({ store, name, tab = "" }) {
