@@ -19,10 +19,12 @@ from bayplan.cluster.settings import ClusterSettings
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.testing.builders import deployment
 from bayplan.testing.cluster import eventually
+from bayplan.ui import metrics_routes
 from tests.ui.browser import Watched, browser_on
 from tests.ui.large import large_copy
 from tests.ui.page import page_of, small_copy
 from tests.ui.shells import page_with_shells
+from tests.ui.test_question_routes import PACKING
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -43,6 +45,7 @@ async def take(directory: Path) -> None:
     await cluster.start()
     try:
         await _of_a_shop(cluster, directory)
+        await _of_charts(cluster, directory)
     finally:
         await cluster.stop()
 
@@ -52,6 +55,19 @@ _COMMANDS: Final = (
     "ls --color=always -l --time-style=+ -go conf.d nginx.conf mime.types sites-enabled",
     "printf '\\033[32mconfiguration file nginx.conf test is successful\\033[0m\\n'",
 )
+
+
+async def _of_charts(cluster: Cluster, directory: Path) -> None:
+    """Deployments of different sizes come one after the other; samples are taken more often than usual."""
+    metrics_routes.FIGURES_SECONDS = 0.25
+    client = cluster.client()
+    async with page_of(client, (), cluster.scheduler_state) as page, browser_on(page.url, height=620) as tab:
+        await tab.open("#/charts")
+        for number in range(12):
+            await client.create(deployment(f"web-{number}", 3 + number * 5 % 17, cpu="20m"))
+            await client.create(deployment(f"big-{number}", number % 2, cpu="90"))
+            await asyncio.sleep(0.5)
+        await picture(tab, directory / "ui-charts.png")
 
 
 async def _of_a_terminal(directory: Path) -> None:
@@ -84,6 +100,13 @@ async def _of_a_shop(cluster: Cluster, directory: Path) -> None:
             await tab.tab.click("text=See what happens")
             await tab.see("until all is at rest")
             await picture(tab, directory / "ui-what-if.png")
+            await tab.open("#/map")
+            await tab.open("#/what-if")
+            await tab.tab.fill(".configuration textarea", PACKING.strip())
+            await tab.tab.click("text=See what happens")
+            await tab.see("most pods on one node")
+            await tab.tab.evaluate("document.querySelector('.replay').scrollIntoView()")
+            await picture(tab, directory / "ui-configurations.png")
 
 
 async def _views(tab: Watched, directory: Path, waiting: str, running: str) -> None:
@@ -100,10 +123,6 @@ async def _views(tab: Watched, directory: Path, waiting: str, running: str) -> N
     await tab.open(f"#/pod/shop/{running}/steps")
     await tab.see("From first to last")
     await picture(tab, directory / "ui-steps.png")
-    await tab.open("#/charts")
-    await tab.see("Placed per second")
-    await tab.until("() => document.querySelectorAll('.chart canvas').length === 4")
-    await picture(tab, directory / "ui-charts.png")
     await tab.open("#/decisions")
     await tab.see("most points")
     await picture(tab, directory / "ui-decisions.png")

@@ -234,8 +234,8 @@ def test_why_and_what_if_are_asked_and_shown(tmp_path: Path) -> None:
             await tab.tab.click("text=See what happens")
             await tab.see("Who moves")
             assert await tab.tab.evaluate("() => document.querySelectorAll('figure canvas').length") == 2
-            await tab.tab.click("text=Play")
-            await tab.tab.click("text=Pause")
+            await tab.tab.click("button:text-is('Play')")
+            await tab.tab.click("button:text-is('Pause')")
             if AXE.exists():
                 assert await tab.findings() == []
 
@@ -276,5 +276,42 @@ def test_a_large_cluster_is_panned_and_zoomed() -> None:
                 before = await tab.tab.evaluate(_PICTURE)
                 await step()
                 await tab.until(_DIFFERS, before)
+
+    asyncio.run(whole())
+
+
+def test_two_configurations_are_compared_side_by_side(tmp_path: Path) -> None:
+    from tests.ui.test_question_routes import PACKING, even_copy
+
+    file = tmp_path / "copy.bayplan"
+    file.write_bytes(to_bytes(even_copy()))
+
+    async def whole() -> None:
+        async with page_of(even_copy(), [f"--cluster={file}"]) as page, browser_on(page.url) as tab:
+            await tab.open("#/what-if")
+            await tab.see("Another scheduler configuration")
+            chosen = tmp_path / "wrong.yaml"
+            chosen.write_text("parallelism: 0")
+            await tab.tab.set_input_files("input[type=file]", chosen)
+            await tab.until("() => document.querySelector('.configuration textarea').value === 'parallelism: 0'")
+            await tab.tab.click("text=See what happens")
+            await tab.see("should be an integer value greater than zero")
+            assert await tab.tab.evaluate("document.querySelector('.field-errors dt').textContent") == "parallelism"
+            if AXE.exists():
+                assert await tab.findings() == []
+            tab.problems = [one for one in tab.problems if "422" not in one]
+            await tab.tab.fill(".configuration textarea", PACKING)
+            await tab.tab.click("text=See what happens")
+            await tab.see("most pods on one node")
+            cells = "() => [...document.querySelectorAll('.comparison tr')].find((one) => one.innerText.includes('most pods')).innerText"
+            assert (await tab.tab.evaluate(cells)).split()[-2:] == ["2", "4"]
+            assert await tab.tab.evaluate("() => document.querySelectorAll('figure canvas').length") == 2
+            await tab.tab.click("button:text-is('Play')")
+            await tab.tab.click("button:text-is('Pause')")
+            await tab.tab.click("button:text-is('Step')")
+            if AXE.exists():
+                assert await tab.findings() == []
+            await tab.tab.set_viewport_size({"width": 390, "height": 760})
+            assert await tab.tab.evaluate("document.documentElement.scrollWidth") <= 390
 
     asyncio.run(whole())

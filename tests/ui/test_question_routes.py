@@ -12,11 +12,12 @@ from bayplan.api.types import apps_v1
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.kubelet.simulator.settings import SimulatorSettings
-from bayplan.simulation.snapshots.snapshot import to_bytes
-from bayplan.testing.builders import deployment
+from bayplan.simulation.snapshots.snapshot import ClusterSnapshot, to_bytes
+from bayplan.testing.builders import deployment, node
 from bayplan.testing.cluster import eventually
 from bayplan.ui.errors import RequestError
-from bayplan.ui.questions import named, simulate_arguments
+from bayplan.ui.questions import configuration_errors, named, simulate_arguments
+from tests.simulation.objects import copy_of, owned, set_of
 from tests.ui.page import Page, page_of, small_copy
 
 JSON = {"Content-Type": "application/json"}
@@ -93,6 +94,74 @@ def test_steps_become_options() -> None:
 def test_steps_that_make_no_sense_are_refused(steps: dict[str, Any]) -> None:
     with pytest.raises(RequestError):
         simulate_arguments(steps)
+
+
+PACKING = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- pluginConfig:
+  - name: NodeResourcesFit
+    args: {scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 1}]}}
+  plugins:
+    score: {disabled: [{name: "*"}], enabled: [{name: NodeResourcesFit}]}
+"""
+
+
+def even_copy() -> ClusterSnapshot:
+    """Two nodes of four cpus, and four pods of half a cpu, two on each."""
+    web = set_of("web", 4)
+    pods = [owned(web, f"web-{number}", "ab"[number % 2], cpu="500m") for number in range(4)]
+    return copy_of(node("a"), node("b"), web, *pods)
+
+
+def nodes_used(outcome: dict[str, Any]) -> list[int]:
+    return sorted(outcome["after"].values())
+
+
+def test_another_configuration_is_compared_on_the_same_steps(tmp_path: Path) -> None:
+    file = tmp_path / "copy.bayplan"
+    file.write_bytes(to_bytes(even_copy()))
+
+    async def whole() -> None:
+        async with page_of(even_copy(), [f"--cluster={file}"]) as page:
+            answer = await post(page, "/api/what-if", {"schedulerConfig": PACKING})
+            assert answer["outcome"]["actions"] == ["place the pods of workloads anew"]
+            assert nodes_used(answer["outcome"]) == [2, 2]
+            assert max(nodes_used(answer["other"]["outcome"])) == 4
+            reports = {answer["report"], answer["other"]["report"]}
+            assert len(reports) == 2
+            for number in reports:
+                assert "place the pods of workloads anew" in await page.text(f"/api/report/{number}")
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("[", ["configuration"]),
+        ("- x", ["configuration"]),
+        ("kind: Pod", ["kind"]),
+        ("parallelism: 0", ["parallelism"]),
+        ("parallelism: 0\npercentageOfNodesToScore: 200", ["parallelism", "percentageOfNodesToScore"]),
+        ("profiles: [{plugins: {score: {enabled: [{name: Nothing}]}}}]", ["profiles[0].plugins.score.enabled[0].name"]),
+        (PACKING, []),
+    ],
+)
+def test_errors_of_a_configuration_are_named_by_field(text: str, fields: list[str]) -> None:
+    assert [one["field"] for one in configuration_errors(text)] == fields
+
+
+def test_a_configuration_with_errors_is_not_played() -> None:
+    async def whole() -> None:
+        async with page_of(small_copy(), ["--cluster=nowhere"]) as page:
+            answer = await post(page, "/api/what-if", {"schedulerConfig": "parallelism: 0", "drain": ["a"]}, 422)
+            assert answer["error"] == "the scheduler configuration has errors"
+            assert answer["fields"][0]["field"] == "parallelism"
+            await post(page, "/api/what-if", {"schedulerConfig": 7, "drain": ["a"]}, 400)
+
+    asyncio.run(whole())
 
 
 PATCH = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]}

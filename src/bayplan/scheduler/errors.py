@@ -14,11 +14,14 @@ class SettingsError(SchedulerError, ValueError):
         super().__init__(f"{path}: {problem}")
         self.path = path
         self.problem = problem
+        self.fields: tuple[tuple[str, str], ...] = ((path, problem),)
+        """Every field that is wrong, and what is wrong with it."""
 
     @classmethod
-    def several(cls, problems: list[str], path: str) -> SettingsError:
-        """Several things are wrong; all are told."""
-        made = cls(path, "")
+    def several(cls, problems: list[str], fields: list[tuple[str, str]]) -> SettingsError:
+        """Several things are wrong; all are told. problems: as sentences."""
+        made = cls(fields[0][0], "")
+        made.fields = tuple(fields)
         made.problem = f"[{', '.join(problems)}]"
         made.args = (made.problem,)
         return made

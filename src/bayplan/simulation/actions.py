@@ -38,6 +38,9 @@ DRAIN_PATIENCE: Final = 3600.0
 _EVICT_AGAIN: Final = 5.0
 """Seconds between two tries to evict a pod, as kubectl waits."""
 _READY_WITHIN: Final = 120.0
+_REPLACED_WITHIN: Final = 5.0
+"""Seconds without a change after which workloads have replaced all their pods."""
+_SCHEDULER: Final = "scheduler"
 _FORBIDDEN: Final = 403
 
 
@@ -241,6 +244,25 @@ class Scale(_Prompt):
             )
         except ApiError as error:
             raise ActionError(f"{self.describe()}: {error}") from error
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceAnew(_Prompt):
+    """Delete all pods that their workloads replace while no scheduler runs, so that it places them anew, all at once; daemons and finished pods stay."""
+
+    def describe(self) -> str:
+        return "place the pods of workloads anew"
+
+    async def run(self, cluster: VirtualCluster) -> list[str]:
+        await cluster.components.stop(_SCHEDULER)
+        for pod in (await cluster.client.list(core_v1.Pod)).items:
+            if controller_of(pod) is not None and pod.spec.node_name and _is_evicted(pod):
+                await cluster.client.delete(
+                    core_v1.Pod, pod.metadata.name, pod.metadata.namespace, grace_period_seconds=0
+                )
+        await cluster.settle(quiet=_REPLACED_WITHIN)
+        cluster.components.start(_SCHEDULER)
         return []
 
 

@@ -15,8 +15,8 @@ from bayplan.ui.errors import RequestError
 from bayplan.ui.questions import named
 from bayplan.ui.usage import MOST_PODS, UsageHistory
 
-FIGURES_SECONDS: Final = 5.0
-USAGE_SECONDS: Final = 15.0
+FIGURES_SECONDS = 5.0
+USAGE_SECONDS = 15.0
 _NO_METRICS: Final = "there are no metrics of a copy"
 
 

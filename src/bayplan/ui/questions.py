@@ -61,8 +61,24 @@ class Questions:
         )
 
     async def what_if(self, steps: Mapping[str, Any]) -> dict[str, Any]:
-        """What happens if something is done: the outcome, and the number of the report about it. Raises RequestError."""
+        """What happens if something is done: the outcome, and the number of the report about it; the same in `other` for another scheduler
+        configuration, if there is one in the steps. Raises RequestError."""
+        config = steps.get("schedulerConfig") or ""
         arguments, manifest = simulate_arguments(steps)
+        if not config:
+            return await self._outcome(arguments, manifest)
+        if fields := configuration_errors(config):
+            raise RequestError(422, "the scheduler configuration has errors", fields)
+        with tempfile.TemporaryDirectory(prefix="bayplan-ui-") as directory:
+            file = Path(directory) / "scheduler.yaml"
+            file.write_text(config, encoding="utf-8")
+            answer, other = await asyncio.gather(
+                self._outcome(arguments, manifest),
+                self._outcome([*arguments, f"--scheduler-config={file}"], manifest),
+            )
+        return {**answer, "other": other}
+
+    async def _outcome(self, arguments: Sequence[str], manifest: bytes) -> dict[str, Any]:
         with tempfile.TemporaryDirectory(prefix="bayplan-ui-") as directory:
             report = Path(directory) / "report.html"
             outcome = await self._answer("simulate", *arguments, f"--html={report}", stdin=manifest)
@@ -108,9 +124,25 @@ def simulate_arguments(steps: Mapping[str, Any]) -> tuple[list[str], bytes]:
         raise RequestError(400, "apply: a text is expected")
     if manifest.strip():
         arguments.append("--apply=-")
+    if steps.get("placeAnew") or (steps.get("schedulerConfig") and not arguments):
+        arguments.append("--place-anew")
     if not arguments:
         raise RequestError(400, "choose something to do")
     return arguments, manifest.encode()
+
+
+def configuration_errors(text: Any) -> list[dict[str, str]]:
+    """What is wrong with the text of a KubeSchedulerConfiguration, by field; nothing if it is right. Raises RequestError if it is no text."""
+    from bayplan.scheduler.configuration.settings import parse_text
+    from bayplan.scheduler.errors import SettingsError
+
+    if not isinstance(text, str):
+        raise RequestError(400, "schedulerConfig: a text is expected")
+    try:
+        parse_text(text)
+    except SettingsError as error:
+        return [{"field": field, "problem": problem} for field, problem in error.fields]
+    return []
 
 
 def named(text: Any) -> str:

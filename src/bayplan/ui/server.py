@@ -120,7 +120,8 @@ class UiServer:
         try:
             response = await self._admitted(request, handler)
         except RequestError as error:
-            response = web.json_response({"error": error.message}, status=error.status)
+            said = {"error": error.message, **({"fields": error.fields} if error.fields else {})}
+            response = web.json_response(said, status=error.status)
         except web.HTTPException as error:
             response = web.json_response({"error": error.reason}, status=error.status)
         except ConnectionError:

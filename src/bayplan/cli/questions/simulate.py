@@ -37,6 +37,9 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 @click.option("--delete-node", "deletes", multiple=True, metavar="NODE", help="Take a node away without a drain.")
 @click.option("--fail-zone", "zones", multiple=True, metavar="ZONE", help="Let all nodes of a zone lose contact.")
 @click.option(
+    "--place-anew", is_flag=True, help="Delete the pods of workloads at once, so that the scheduler places them anew."
+)
+@click.option(
     "--upgrade",
     is_flag=False,
     flag_value="all",
@@ -57,6 +60,7 @@ def command(
     add_nodes: int | None,
     like_node: str,
     shape: str | None,
+    place_anew: bool,
     upgrade: str | None,
     surge: int,
     drain_timeout: str,
@@ -73,12 +77,15 @@ def command(
     Steps are done in the order of this help: nodes are added first, applied manifests come before drains. Exit code 0 if all
     of them worked and no further pod is pending, 1 if not.
     """
+    from bayplan.simulation.actions import PlaceAnew
+
     patience = seconds_in(drain_timeout)
     lasting = seconds_in(duration) if duration else None
     if (like_node or shape) and add_nodes is None:
         raise click.UsageError("--like and --shape say which nodes --add-nodes adds")
     copy = cluster_asked(cluster, kubeconfig, context)
     actions = _actions(copy, (add_nodes, like_node, shape), steps, upgrade, surge, patience)
+    actions += [PlaceAnew()] * place_anew
     if not actions and lasting is None:
         raise click.UsageError("nothing to simulate: name a step, such as --drain NODE, or a time with --for")
     outcome = _run(copy, actions, lasting, seed, scheduler_config)

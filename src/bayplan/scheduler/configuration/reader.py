@@ -121,7 +121,7 @@ def raise_all(errors: Errors) -> None:
     if len(errors) == 1:
         raise SettingsError(errors[0].field, errors[0].body)
     if errors:
-        raise SettingsError.several([str(error) for error in errors], errors[0].field)
+        raise SettingsError.several([str(error) for error in errors], [(error.field, error.body) for error in errors])
 
 
 def _election(tree: Tree, errors: Errors) -> Tree:

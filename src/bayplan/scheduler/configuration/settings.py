@@ -91,20 +91,30 @@ def load(source: SchedulerSettings | Tree | str | Path | None) -> SchedulerSetti
 
     Raises SettingsError, OSError.
     """
-    from bayplan.scheduler.configuration import policy
-    from bayplan.scheduler.configuration import reader as settings_reader
-
     if source is None:
         return SchedulerSettings()
     if isinstance(source, SchedulerSettings):
         return source
     if isinstance(source, (str, Path)):
-        import yaml  # slow to import, and seldom needed
+        return parse_text(Path(source).read_text(encoding="utf-8"), str(source))
+    return _parse(source)
 
-        try:
-            source = yaml.safe_load(Path(source).read_text(encoding="utf-8"))
-        except yaml.YAMLError as error:
-            raise SettingsError(str(source), f"not YAML: {error}") from error
+
+def parse_text(text: str, name: str = "configuration") -> SchedulerSettings:
+    """Settings from the text of a YAML file. name: what it is called in errors. Raises SettingsError."""
+    import yaml  # slow to import, and seldom needed
+
+    try:
+        tree = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SettingsError(name, f"not YAML: {error}") from error
+    return _parse(tree)
+
+
+def _parse(source: Any) -> SchedulerSettings:
+    from bayplan.scheduler.configuration import policy
+    from bayplan.scheduler.configuration import reader as settings_reader
+
     if not isinstance(source, Mapping):
         raise SettingsError("configuration", f"must be an object, not {type(source).__name__}")
     return policy.parse(source) if source.get("kind") == "Policy" else settings_reader.parse(source)

@@ -55,9 +55,9 @@ export async function ask(path, options = {}, read = (response) => response.json
     throw new Error("bayplan does not answer; it may have been stopped");
   }
   if (response.ok) return read(response);
-  let words = `status ${response.status}`;
-  try { words = (await response.json()).error || words; } catch { /* no JSON: the status has to do */ }
-  throw new Error(words);
+  let said = {};
+  try { said = await response.json(); } catch { /* no JSON: the status has to do */ }
+  throw Object.assign(new Error(said.error || `status ${response.status}`), { fields: said.fields || [] });
 }
 
 export const asText = (response) => response.text();

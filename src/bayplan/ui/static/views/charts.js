@@ -19,7 +19,8 @@ export default function Charts({ store }) {
   if (store.status.copy) return html`<div class="detail"><h1 class="sans">Charts</h1><p class="quiet">A copy of a cluster does not change, so there is nothing to draw.</p></div>`;
   return html`<div class="detail"><h1 class="sans">Charts</h1><p class="quiet">Since bayplan began to follow the cluster, an hour at most; usage of single nodes and pods is on their own pages.</p>
     ${error && html`<p class="notice" role="alert">${error}</p>`}${refused && html`<p class="notice">Pods cannot be counted: ${refused}</p>`}
-    ${columns.at && html`<div class="charts">${CHARTS.map(([title, format, lines]) => html`<${Chart} key=${title} title=${title} times=${columns.at} format=${format}
+    ${answer && !(columns.at?.length > 1) && html`<p class="quiet" role="status">A sample is taken every ${answer.seconds} seconds; lines show from the second one on.</p>`}
+    ${columns.at?.length > 1 && html`<div class="charts">${CHARTS.map(([title, format, lines]) => html`<${Chart} key=${title} title=${title} times=${columns.at} format=${format}
       series=${lines.map(([label, column, tone], at) => ({ label, values: columns[column], tone, dash: at > 0 && at % 2 === 1 }))} />`)}</div>`}</div>`;
 }
 

@@ -2,24 +2,25 @@
 import { html, send, useEffect, useMemo, useRef, useState, useTables } from "../lib.js";
 import { NODE, WORKLOAD } from "../store.js";
 import { byName, count } from "../format.js";
-import { ClusterMap } from "../map/view.js";
 import { Small } from "./detail.js";
+import { Comparison, Configuration } from "./configuration.js";
+import { Replay, movesOf, seconds } from "./replay.js";
 
 export function WhatIf({ store }) {
   useTables(store, "nodes", "workloads");
-  const [plan, setPlan] = useState({ drain: [], failZones: [], deleteNodes: [], scale: [], addNodes: 0, apply: "" });
+  const [plan, setPlan] = useState({ drain: [], failZones: [], deleteNodes: [], scale: [], addNodes: 0, apply: "", placeAnew: false, schedulerConfig: "" });
   const [state, setState] = useState({});
   const abort = useRef();
   useEffect(() => () => abort.current?.abort(), []);
   const nodes = useMemo(() => [...store.tables.nodes.keys()].sort(byName), [store.tables.nodes.size]);
   const zones = useMemo(() => [...new Set([...store.tables.nodes.values()].map((row) => row[NODE.zone]))].filter(Boolean).sort(byName), [store.tables.nodes.size]);
   const change = (values) => setPlan((before) => ({ ...before, ...values }));
-  const chosen = plan.drain.length + plan.failZones.length + plan.deleteNodes.length + plan.scale.length + plan.addNodes + plan.apply.trim().length;
+  const chosen = plan.drain.length + plan.failZones.length + plan.deleteNodes.length + plan.scale.length + plan.addNodes + plan.apply.trim().length + (plan.placeAnew ? 1 : 0) + plan.schedulerConfig.trim().length;
   const run = () => {
     abort.current?.abort();
     abort.current = new AbortController();
     setState({ running: true });
-    send("/api/what-if", plan, { signal: abort.current.signal }).then((answer) => setState({ answer }), (error) => setState(error.name === "AbortError" ? {} : { error: error.message }));
+    send("/api/what-if", plan, { signal: abort.current.signal }).then((answer) => setState({ answer }), (error) => setState(error.name === "AbortError" ? {} : { error: error.message, fields: error.fields }));
   };
   return html`<div class="detail"><h1 class="sans">What if</h1><p class="quiet">The cluster is copied and what you choose is done to the copy, in virtual time. Nothing happens to the cluster itself.</p>
     <form class="plan" onSubmit=${(event) => { event.preventDefault(); run(); }}>
@@ -29,9 +30,12 @@ export function WhatIf({ store }) {
       <${Scale} store=${store} chosen=${plan.scale} put=${(scale) => change({ scale })} />
       <label><span>Add nodes</span><input class="field" type="number" min="0" max="10000" value=${plan.addNodes} onInput=${(event) => change({ addNodes: Number(event.currentTarget.value) || 0 })} /></label>
       <label class="wide-field"><span>Apply a manifest</span><textarea class="field mono" rows="3" spellcheck="false" placeholder="apiVersion: apps/v1 …" value=${plan.apply} onInput=${(event) => change({ apply: event.currentTarget.value })}></textarea></label>
+      <${Configuration} text=${plan.schedulerConfig} fields=${state.fields || []} put=${(schedulerConfig) => change({ schedulerConfig })} />
+      <label class="check"><input type="checkbox" checked=${plan.placeAnew} onChange=${(event) => change({ placeAnew: event.currentTarget.checked })} /> Place the pods of all workloads anew</label>
       <p><button class="button main" disabled=${!chosen || state.running}>See what happens</button> ${state.running && html`<button class="button" type="button" onClick=${() => abort.current.abort()}>Stop</button> <span class="quiet" role="status">Playing it through …</span>`}</p></form>
-    ${state.error && html`<p class="notice bad" role="alert">${state.error}</p>`}
-    ${state.answer && html`<${Outcome} key=${state.answer.report} store=${store} outcome=${state.answer.outcome} report=${state.answer.report} />`}</div>`;
+    ${state.error && html`<p class="notice bad" role="alert">${state.error}${state.fields?.length > 0 && ": see below the configuration"}</p>`}
+    ${state.answer?.other ? html`<${Comparison} key=${state.answer.report} store=${store} one=${state.answer} other=${state.answer.other} />`
+      : state.answer && html`<${Outcome} key=${state.answer.report} store=${store} outcome=${state.answer.outcome} report=${state.answer.report} />`}</div>`;
 }
 
 function Chosen({ label, all, chosen, put }) {
@@ -51,69 +55,17 @@ function Scale({ store, chosen, put }) {
     to <input class="field short" type="number" min="0" aria-label="Replicas" value=${replicas} onInput=${(event) => setReplicas(Number(event.currentTarget.value) || 0)} /></span></label>`;
 }
 
-const seconds = (value) => (value < 120 ? `${Math.round(value)} s` : value < 7200 ? `${Math.round(value / 60)} min` : `${(value / 3600).toFixed(1)} h`);
 const REASONS = [{ title: "Pod", name: true, cell: (row) => row.pod }, { title: "Because of this", cell: (row) => (row.new ? "yes" : "no") }, { title: "Reason", cell: (row) => row.reason }];
 const MOVES = [{ title: "After", number: true, cell: (row) => seconds(row.at) }, { title: "Pod", name: true, cell: (row) => row.pod }, { title: "What", cell: (row) => row.what }, { title: "Node", name: true, cell: (row) => row.node }];
 
 function Outcome({ store, outcome, report }) {
   const fresh = outcome.pending.filter((one) => one.new).length, moved = outcome.departures.filter((one) => one.reason !== "Finished").length;
-  const moves = useMemo(() => [...outcome.departures.map((one) => ({ ...one, what: `leaves: ${one.reason}` })), ...outcome.placements.map((one) => ({ ...one, what: "is placed" }))].sort((one, other) => one.at - other.at), [outcome]);
+  const moves = useMemo(() => movesOf(outcome), [outcome]);
   return html`<h2>${outcome.actions.join(", ")}</h2><dl class="figures big"><div class=${fresh ? "bad" : ""}><dt>wait because of this</dt><dd>${count(fresh)}</dd></div><div><dt>pods leave their nodes</dt><dd>${count(moved)}</dd></div>
       <div><dt>are placed</dt><dd>${count(outcome.placements.length)}</dd></div><div><dt>until all is at rest</dt><dd>${seconds(outcome.seconds)}</dd></div></dl>
     ${outcome.problems.map((one) => html`<p class="notice bad">${one}</p>`)}
-    <${Replay} store=${store} outcome=${outcome} moves=${moves} />
+    <${Replay} store=${store} runs=${[{ outcome, moves }]} />
     <p><a class="button" href=${`/api/report/${report}`} download="what-if.html">Save the report</a></p>
     ${outcome.pending.length > 0 && html`<h2>Who waits</h2><${Small} columns=${REASONS} rows=${outcome.pending.slice(0, 300).map((one) => [one.pod, one])} />`}
     ${moves.length > 0 && html`<h2>Who moves</h2><${Small} columns=${MOVES} rows=${moves.slice(0, 500).map((one, at) => [at, one])} />${moves.length > 500 && html`<p class="quiet">and ${count(moves.length - 500)} more, in the report</p>`}`}`;
-}
-
-/** Pods per node at a moment of the run: what there was, less who has left, and more who has come. */
-function countsAt(outcome, moves, at) {
-  const counts = new Map(Object.entries(outcome.before));
-  for (const one of moves) {
-    if (one.at > at) break;
-    counts.set(one.node, (counts.get(one.node) || 0) + (one.what === "is placed" ? 1 : -1));
-  }
-  return counts;
-}
-
-function verdictsOf(store, counts, before) {
-  const most = Math.max(1, ...counts.values(), ...before.values()), found = new Map();
-  for (const name of store.tables.nodes.keys()) {
-    const pods = counts.get(name) || 0, change = pods - (before.get(name) || 0), share = pods / most;
-    const colour = change < 0 ? `rgb(181 72 58 / ${0.35 + 0.6 * Math.min(1, -change / 8)})` : change > 0 ? `rgb(28 107 67 / ${0.35 + 0.6 * Math.min(1, change / 8)})` : `rgb(80 130 185 / ${0.15 + 0.5 * share})`;
-    found.set(name, { colour, words: `${pods} pods${change ? ` (${change > 0 ? "+" : "−"}${Math.abs(change)})` : ""}` });
-  }
-  return found;
-}
-
-function Replay({ store, outcome, moves }) {
-  const end = Math.max(1, outcome.seconds, ...moves.slice(-1).map((one) => one.at));
-  const [at, setAt] = useState(end);
-  const [speed, setSpeed] = useState(0);
-  const before = useMemo(() => new Map(Object.entries(outcome.before)), [outcome]);
-  useEffect(() => {
-    if (!speed) return undefined;
-    let frame = 0, last = performance.now();
-    const step = (now) => {
-      const passed = ((now - last) / 1000) * speed;
-      last = now;
-      setAt((value) => Math.min(end, value + passed));
-      frame = requestAnimationFrame(step);
-    };
-    frame = requestAnimationFrame(step);
-    return () => cancelAnimationFrame(frame);
-  }, [speed, end]);
-  useEffect(() => { if (at >= end && speed) setSpeed(0); }, [at, end, speed]);
-  const counts = useMemo(() => countsAt(outcome, moves, at), [outcome, moves, at]);
-  const now = useMemo(() => verdictsOf(store, counts, before), [counts]);
-  const then = useMemo(() => verdictsOf(store, before, before), [before]);
-  const sample = outcome.samples.filter((one) => one.at <= at).pop();
-  const next = () => setAt(moves.find((one) => one.at > at)?.at ?? end);
-  const play = () => { if (at >= end) setAt(0); setSpeed(speed ? 0 : end / 10); };
-  return html`<div class="bar replay"><button class="button main" onClick=${play}>${speed ? "Pause" : "Play"}</button><button class="button" onClick=${next} disabled=${at >= end}>Step</button>
-      <input type="range" min="0" max=${end} step="any" value=${at} aria-label="Virtual time" aria-valuetext=${`${seconds(at)} of ${seconds(end)}`} onInput=${(event) => { setSpeed(0); setAt(Number(event.currentTarget.value)); }} />
-      <span>${seconds(at)} of ${seconds(end)}</span>${sample && html`<span class="quiet">${count(sample.running)} on nodes, ${count(sample.pending)} waiting</span>`}</div>
-    <div class="split tight"><figure><figcaption>Before</figcaption><${ClusterMap} store=${store} resource="pods" search="" verdicts=${then} pods=${false} height=${300} /></figure>
-      <figure><figcaption>${at >= end ? "After" : `After ${seconds(at)}`}</figcaption><${ClusterMap} store=${store} resource="pods" search="" verdicts=${now} pods=${false} height=${300} /></figure></div>`;
 }
