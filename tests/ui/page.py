@@ -47,11 +47,12 @@ async def page_of(
     source_options: Sequence[str] = (),
     scheduler: SchedulerState | None = None,
     streams: HttpStreams | None = None,
+    interval: float = 0.02,
     **settings: Any,
 ) -> AsyncIterator[Page]:
     """Serve a page for as long as the context lasts. source_options: for questions, as the command line takes them."""
     clock, randomness = SystemClock(), SystemRandomness()
-    feed = Feed(clock, 0.02)
+    feed = Feed(clock, interval)
     cluster: ClusterSource
     if settings.get("learn"):
         cluster = NoCluster(feed, clock)
