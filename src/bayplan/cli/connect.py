@@ -37,7 +37,7 @@ def kubeconfig_paths(given: Path | None) -> list[Path]:
     return [given] if given is not None else default_paths(os.environ)
 
 
-def credentials_of(kubeconfig: Path | None, context: str) -> Credentials:
+def credentials_of(kubeconfig: Path | None, context: str = "") -> Credentials:
     """How a live cluster is reached, and as whom. Raises KubeconfigError."""
     from bayplan.client.in_cluster import is_in_pod, pod_credentials
     from bayplan.client.kubeconfig import load
@@ -62,13 +62,3 @@ def connect(
 
     host = credentials.server.partition("://")[2].rstrip("/")
     return Client(MeteredTransport(transport, metrics, SystemClock(), host))
-
-
-def credentials_of(kubeconfig: Path | None, context: str = "") -> Credentials:
-    """What reaches a live cluster. Raises KubeconfigError."""
-    from bayplan.client.in_cluster import is_in_pod, pod_credentials
-    from bayplan.client.kubeconfig import load
-
-    paths = kubeconfig_paths(kubeconfig)
-    is_named = kubeconfig is not None or context or any(one.exists() for one in paths)
-    return pod_credentials(os.environ) if not is_named and is_in_pod(os.environ) else load(paths, context)
