@@ -160,3 +160,29 @@ def test_memory_pressure_keeps_off_only_pods_that_ask_for_nothing() -> None:
     planner = Planner(nodes, policy(predicates=[{"name": "CheckNodeMemoryPressure"}]))
     assert planner.decide(pod("p", memory="1Gi")).node == "a"
     assert planner.decide(pod("q")).node is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "meant"),
+    [
+        ("predicates", "PodFitsResource", "PodFitsResources"),
+        ("priorities", "SelectSpreadPriority", "SelectorSpreadPriority"),
+        ("priorities", "BalanceResourceAllocation", "BalancedResourceAllocation"),
+    ],
+)
+def test_a_near_name_is_corrected(kind: str, name: str, meant: str) -> None:
+    with pytest.raises(SettingsError, match=f"type not found for {name}; did you mean {meant}\\?"):
+        made(**{kind: [{"name": name, "weight": 1}]})
+    point = "filter" if kind == "predicates" else "score"
+    profile = {"plugins": {point: {"enabled": [{"name": name}]}}}
+    with pytest.raises(SettingsError, match=f"no plugin '{name}'; did you mean {meant}\\?"):
+        load(
+            {
+                "apiVersion": "kubescheduler.config.k8s.io/v1",
+                "kind": "KubeSchedulerConfiguration",
+                "profiles": [profile],
+            }
+        )
+    with pytest.raises(SettingsError) as far:
+        made(priorities=[{"name": "Quux", "weight": 1}])
+    assert "did you mean" not in str(far.value)

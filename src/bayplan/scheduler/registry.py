@@ -68,6 +68,9 @@ DEFAULT_PLUGINS: Final = (
 FOR_OLDER_NAMES: Final = (
     Entry("EqualPriority", "equal_priority"),
     Entry("NodeCondition", "node_condition", 0, arguments.NodeConditionArgs),
+    Entry("BalancedResourceAllocation", "balanced_resource_allocation"),
+    Entry("SelectorSpreadPriority", "selector_spread"),
+    Entry("ServiceSpreadingPriority", "selector_spread"),
 )
 """Plugins that no default profile has."""
 

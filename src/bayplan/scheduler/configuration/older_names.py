@@ -6,15 +6,18 @@ implied some. They can be used in a profile and in a `Policy` file; `docs/schedu
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from bayplan.scheduler.framework.arguments import (
     NodeConditionArgs,
     NodeResourcesFitArgs,
-    PodTopologySpreadArgs,
 )
 
+_ALIKE: Final = 0.8
+"""How alike a name has to be that is proposed; 1 is equal."""
 FILTER: Final = frozenset({"preFilter", "filter"})
 SCORE: Final = frozenset({"preScore", "score"})
 VOLUMES: Final = FILTER | {"reserve", "preBind"}
@@ -77,13 +80,13 @@ DEFAULT_PREDICATES: Final = (
 """What a `Policy` without `predicates` has besides the mandatory ones."""
 
 PRIORITIES: Final[dict[str, OlderName]] = {
-    "SelectorSpreadPriority": OlderName("PodTopologySpread", SCORE, PodTopologySpreadArgs()),
-    "ServiceSpreadingPriority": OlderName("PodTopologySpread", SCORE, PodTopologySpreadArgs()),
+    "SelectorSpreadPriority": OlderName("SelectorSpreadPriority", SCORE),
+    "ServiceSpreadingPriority": OlderName("ServiceSpreadingPriority", SCORE),
     "EvenPodsSpreadPriority": OlderName("PodTopologySpread", SCORE),
     "InterPodAffinityPriority": OlderName("InterPodAffinity", SCORE),
     "LeastRequestedPriority": OlderName("NodeResourcesFit", SCORE, NodeResourcesFitArgs(strategy="LeastAllocated")),
     "MostRequestedPriority": OlderName("NodeResourcesFit", SCORE, NodeResourcesFitArgs(strategy="MostAllocated")),
-    "BalancedResourceAllocation": OlderName("NodeResourcesBalancedAllocation", SCORE),
+    "BalancedResourceAllocation": OlderName("BalancedResourceAllocation", SCORE),
     "NodeAffinityPriority": OlderName("NodeAffinity", SCORE),
     "TaintTolerationPriority": OlderName("TaintToleration", SCORE),
     "ImageLocalityPriority": OlderName("ImageLocality", SCORE),
@@ -109,3 +112,9 @@ REMOVED_IN_V1: Final = {
 """Plugins that v1beta3 has and v1 refuses; the driver's limits count for these volumes now."""
 
 OLDER_NAMES: Final = PREDICATES | PRIORITIES | REMOVED_IN_V1
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """What to add to the message that a name is unknown: the known one that is nearest; "" if none is near."""
+    found = difflib.get_close_matches(name, list(known), 1, _ALIKE)
+    return f"; did you mean {found[0]}?" if found else ""

@@ -20,6 +20,7 @@ from bayplan.scheduler.configuration.older_names import (
     PREDICATES,
     PRIORITIES,
     OlderName,
+    near,
 )
 from bayplan.scheduler.configuration.reader import raise_all
 from bayplan.scheduler.configuration.settings import PluginChoice, PluginSet, ProfileSettings, SchedulerSettings, Tree
@@ -91,7 +92,9 @@ def _predicates(tree: Tree, errors: list[FieldError]) -> list[str]:
             elif name in PREDICATES:
                 wanted.add(name)
             else:
-                errors.append(invalid(f"{where}.name", name, f"Predicate type not found for {name}"))
+                errors.append(
+                    invalid(f"{where}.name", name, f"Predicate type not found for {name}{near(name, PREDICATES)}")
+                )
     return [name for name in PREDICATES if name in wanted]
 
 
@@ -116,7 +119,7 @@ def _priorities(tree: Tree, errors: list[FieldError]) -> tuple[dict[str, int], d
         elif argument:
             raise SettingsError(f"{where}.argument", "only requestedToCapacityRatioArguments are supported")
         elif name not in PRIORITIES:
-            errors.append(invalid(f"{where}.name", name, f"Priority type not found for {name}"))
+            errors.append(invalid(f"{where}.name", name, f"Priority type not found for {name}{near(name, PRIORITIES)}"))
             continue
         weights[name] = weight
     return weights, configured

@@ -26,7 +26,7 @@ from bayplan.scheduler.configuration.arguments import (
 )
 from bayplan.scheduler.configuration.extra_arguments import FIELDS as EXTRA_FIELDS
 from bayplan.scheduler.configuration.extra_arguments import READERS as EXTRA_READERS
-from bayplan.scheduler.configuration.older_names import OLDER_NAMES, REMOVED_IN_V1
+from bayplan.scheduler.configuration.older_names import OLDER_NAMES, REMOVED_IN_V1, near
 from bayplan.scheduler.configuration.settings import (
     DEFAULT_MULTI_POINT,
     DEFAULT_SCHEDULER_NAME,
@@ -262,7 +262,9 @@ def _plugin_set(tree: Tree, path: str, newer: bool, errors: Errors) -> PluginSet
         if newer and name in REMOVED_IN_V1:
             errors.append(invalid(where, name, _removed()))
         elif not registry.is_known(name):
-            raise SettingsError(f"{where}.name", f"no plugin {name!r}; known are {', '.join(registry.known_names())}")
+            known = registry.known_names()
+            hint = near(name, (*known, *OLDER_NAMES)) or f"; known are {', '.join(known)}"
+            raise SettingsError(f"{where}.name", f"no plugin {name!r}{hint}")
         enabled.append(PluginChoice(name, integer(item, "weight", where, 0)))
     items = sequence(tree.get("disabled"), f"{path}.disabled")
     disabled = [mapping(item, f"{path}.disabled[{index}]").get("name", "") for index, item in enumerate(items)]

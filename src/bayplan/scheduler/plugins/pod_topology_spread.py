@@ -31,6 +31,7 @@ from bayplan.scheduler.framework.extension_points import (
 from bayplan.scheduler.framework.spreading import HOSTNAME, Constraint, Cost, Domains, Skews
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, Reject, Skip, Status
+from bayplan.scheduler.framework.workload_selectors import default_selector
 from bayplan.scheduler.snapshot.counters import PodCounter
 from bayplan.scheduler.snapshot.labels import Bools, ChangedRows, IntRows, Ints, Rows, listed
 from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher
@@ -41,8 +42,6 @@ from bayplan.scheduler.snapshot.taints import TaintKey, has_untolerated
 ZONE: Final = "topology.kubernetes.io/zone"
 DO_NOT_SCHEDULE: Final = "DoNotSchedule"
 SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
-_SELECTOR: Final = "default-spread-selector"
-"""Where shapes keep what their services and controllers select."""
 
 
 @dataclass(slots=True)
@@ -107,7 +106,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
             ]
         if not defaults:
             return []
-        selector = self._default_selector(pod)
+        selector = default_selector(self.snapshot, pod)
         if selector.is_everything():
             return []
         return [Constraint(key, skew, domains, selector, True, False) for key, skew, domains in defaults]
@@ -116,49 +115,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
         """Whether the profile's constraints mean a pod that has none of its own."""
         if self.args.defaulting_type != "System" and not self.args.default_constraints:
             return False
-        return not self._default_selector(pod).is_everything()
-
-    def _default_selector(self, pod: PodShape) -> LabelSelector:
-        """Everything that the pod's services and its controller select together; everything if there are none.
-
-        Found once per shape and state of the catalog, since all services are looked at.
-        """
-        version = self.snapshot.catalog.version
-        known = pod.cache.get(_SELECTOR)
-        if isinstance(known, tuple) and known[0] == version:
-            selector: LabelSelector = known[1]
-            return selector
-        selector = self._find_default_selector(pod)
-        pod.cache[_SELECTOR] = (version, selector)
-        return selector
-
-    def _find_default_selector(self, pod: PodShape) -> LabelSelector:
-        catalog = self.snapshot.catalog
-        labels: dict[str, str] = {}
-        for service in catalog.services.values():
-            wanted = service.spec.selector
-            same = service.metadata.namespace == pod.namespace
-            if same and wanted and all(pod.labels.get(key) == value for key, value in wanted.items()):
-                labels |= wanted
-        owner = pod.owner
-        if owner is None:
-            return selectors.from_map(labels)
-        key = f"{pod.namespace}/{owner.name}"
-        if (owner.api_version, owner.kind) == ("v1", "ReplicationController"):
-            controller = catalog.replication_controllers.get(key)
-            if controller is not None:
-                labels |= controller.spec.selector
-            return selectors.from_map(labels)
-        selector = selectors.from_map(labels)
-        if owner.api_version == "apps/v1" and owner.kind in ("ReplicaSet", "StatefulSet"):
-            tables: dict[str, Mapping[str, Any]] = {
-                "ReplicaSet": catalog.replica_sets,
-                "StatefulSet": catalog.stateful_sets,
-            }
-            workload = tables[owner.kind].get(key)
-            if workload is not None:
-                selector = selector.merged(compiled_or_nothing(workload.spec.selector))
-        return selector
+        return not default_selector(self.snapshot, pod).is_everything()
 
     def _domains(
         self, constraints: list[Constraint], pod: PodShape, *, need_all_labels: bool, with_what_if: bool = False
