@@ -23,7 +23,7 @@ from tests.docs.pages import ROOT
 _SECONDS: Final = 120.0
 """How long a command may take, and a server until it is ready."""
 _STAYS: Final = re.compile(
-    r"^(?:bayplan (?:up|apiserver|scheduler|controller-manager|node-simulator|dns|ui|trace -f)|kubectl port-forward|kopf run)\b(?!.*--help)"
+    r"^(?:bayplan (?:up|apiserver|scheduler(?! plugin)|controller-manager|node-simulator|dns|ui|trace -f)|kubectl port-forward|kopf run)\b(?!.*--help)"
 )
 """Commands that run until they are stopped."""
 _IS_READY: Final = re.compile(

@@ -74,6 +74,8 @@ def module_of(verb: str) -> str:
     return f"{_PACKAGE_OF.get(verb, 'bayplan.cli')}.{verb.replace('-', '_')}"
 
 
+_BELOW = {("scheduler", "plugin"): "bayplan.cli.components.scheduler_plugin"}
+"""Verbs below a verb that takes a Kubernetes program's flags -> their module."""
 COMPLETE_VARIABLE = "_BAYPLAN_COMPLETE"
 """Environment variable by which shells ask for completions."""
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
@@ -98,6 +100,9 @@ class VerbGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         import difflib
 
+        if tuple(args[:2]) in _BELOW:
+            module = importlib.import_module(_BELOW[args[0], args[1]])
+            return " ".join(args[:2]), module.command, args[2:]
         if args and args[0] not in VERBS and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], VERBS, 1)
             raise click.UsageError(

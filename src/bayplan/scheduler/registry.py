@@ -7,6 +7,8 @@ reason.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, cast
@@ -93,18 +95,38 @@ def _third_party() -> dict[str, EntryPoint]:
     return {point.name: point for point in metadata.entry_points(group=ENTRY_POINT_GROUP)}
 
 
+_added: dict[str, type[Plugin]] = {}
+"""Classes that are known for a while, without a package that is installed."""
+
+
+@contextmanager
+def known(plugin: type[Plugin]) -> Iterator[None]:
+    """For a while, let profiles use a plugin by its class: in tests and notebooks, before its package is installed."""
+    before = _added.get(plugin.name)
+    _added[plugin.name] = plugin
+    try:
+        yield
+    finally:
+        if before is None:
+            del _added[plugin.name]
+        else:
+            _added[plugin.name] = before
+
+
 def known_names() -> list[str]:
     """The names of all plugins that a profile can use."""
-    return [*_BY_NAME, *_third_party()]
+    return [*dict.fromkeys((*_BY_NAME, *_third_party(), *_added))]
 
 
 def is_known(name: str) -> bool:
     """Whether a plugin of that name exists, or an older name for one."""
-    return name in _BY_NAME or name in OLDER_NAMES or name in _third_party()
+    return name in _BY_NAME or name in OLDER_NAMES or name in _added or name in _third_party()
 
 
 def plugin_class(name: str) -> type[Plugin]:
     """The class of a plugin (for an older name, that of the plugin behind it); KeyError if there is none."""
+    if name in _added:
+        return _added[name]
     older = OLDER_NAMES.get(name)
     entry = _BY_NAME.get(older.plugin if older is not None and name not in _BY_NAME else name)
     if entry is not None:

@@ -20,7 +20,10 @@ from bayplan.cli.output import Failure
 )
 @component.component_options(10259)
 def command(config: Path | None, **options: Any) -> None:
-    """Run the scheduler against any cluster, Bayplan's or a real one."""
+    """Run the scheduler against any cluster, Bayplan's or a real one.
+
+    `bayplan scheduler plugin new NAME` begins a plugin of your own, `bayplan scheduler plugin check NAME` checks one.
+    """
 
     def make(client: Any, clock: Any, randomness: Any, metrics: Any) -> Any:
         from bayplan.scheduler.service import SchedulerService
