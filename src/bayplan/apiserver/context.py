@@ -29,6 +29,7 @@ from bayplan.api.schema import definition_of
 from bayplan.api.strategies import strategy_for
 from bayplan.api.strategies.base import Strategy, clone
 from bayplan.apiserver.admission.chain import AdmissionChain
+from bayplan.apiserver.admission.metrics import AdmissionMetrics
 from bayplan.apiserver.aggregation.registry import AggregatedApis
 from bayplan.apiserver.allocation import Allocators
 from bayplan.apiserver.authentication import Authenticator
@@ -105,6 +106,7 @@ class Context:
     """Whether what definitions say is served."""
     metrics: Registry = field(default_factory=Registry)
     """Where the server measures itself."""
+    admission_metrics: AdmissionMetrics = field(default_factory=lambda: AdmissionMetrics(Registry()))
     component_failures: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     """Why each component of the same cluster does not run ("" if it does), by name; nothing about components that run elsewhere."""
     key_service_error: Callable[[], str] | None = None

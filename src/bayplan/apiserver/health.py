@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from bayplan.apiserver.metric_stability import described
 from bayplan.apiserver.requests import Request, Response
 from bayplan.support.metrics import Registry
 
@@ -98,6 +99,7 @@ class Health:
         self._server = server
         self._checks: dict[tuple[str, bool], Mapping[str, Check]] = {}
         self._indicators = Registry()
+        self._indicators.describe = described
         labels = ("name", "type")
         started = self._indicators.gauge(
             "process_start_time_seconds", "Start time of the process since unix epoch in seconds."

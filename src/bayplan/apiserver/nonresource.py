@@ -22,6 +22,7 @@ from bayplan.apiserver.reads.negotiation import JSON, OFFERED, check_produced, n
 from bayplan.apiserver.reads.representation import in_form
 from bayplan.apiserver.requests import TEXT, Request, Response, bool_parameter
 from bayplan.apiserver.routing import forwards_page
+from bayplan.apiserver.state_metrics import measure_state
 from bayplan.apiserver.zpages import flagz, statusz
 from bayplan.support.metrics import CONTENT_TYPE
 
@@ -57,6 +58,7 @@ class NonResource:
     def __init__(self, server: ApiServer) -> None:
         self.server = server
         self._started = server.context.clock.now()
+        measure_state(server, version_info())
         self._health = Health(server)
         self.discovery = Discovery(server.context.kinds, server.context.aggregated)
         self.openapi = OpenApi(server.context.kinds, server.context.aggregated, server.context.settings.feature_gates)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from bayplan.api.kinds import Kind
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.requests import Request, ResourcePath, Response
-from bayplan.support.metrics import Counter, Gauge, Histogram, Registry
+from bayplan.support.metrics import Counter, Gauge, Histogram, Registry, exponential_buckets
 
 _SCOPE = ("verb", "group", "version", "resource", "subresource", "scope", "component")
 _BUCKETS = (
@@ -18,6 +18,7 @@ _BUCKETS = (
     *(4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0),
 )
 _COMPONENT = "apiserver"
+_WITH_BODIES = frozenset(("create", "update", "patch"))
 _CONNECT = frozenset(("attach", "exec", "portforward", "proxy"))
 _APPLY = "application/apply-patch+"
 _VERBS = {
@@ -33,6 +34,10 @@ _VERBS = {
 class _Series:
     total: Counter
     duration: Histogram
+    responses: Histogram | None
+    """Bytes of responses, of reads."""
+    bodies: Histogram | None
+    """Bytes of bodies, of writes."""
 
 
 class RequestMetrics:
@@ -41,15 +46,40 @@ class RequestMetrics:
     def __init__(self, registry: Registry, objects: ObjectStore) -> None:
         self._total = registry.counter(
             "apiserver_request_total",
-            "Requests by verb, resource, scope and HTTP response code.",
+            "Counter of apiserver requests broken out for each verb, dry run value, group, version, resource, scope, component, and HTTP response code.",
             ("verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component", "code"),
         )
         self._duration = registry.histogram(
             "apiserver_request_duration_seconds",
-            "Response latency in seconds.",
+            "Response latency distribution in seconds for each verb, dry run value, group, version, resource, subresource, scope and component.",
             ("verb", "dry_run", "group", "version", "resource", "subresource", "scope", "component"),
             _BUCKETS,
         )
+        self._sli = registry.histogram(
+            "apiserver_request_sli_duration_seconds",
+            "Response latency distribution (not counting webhook duration and priority & fairness queue wait times) in seconds for each verb, group, version, "
+            "resource, subresource, scope and component.",
+            _SCOPE,
+            _BUCKETS,
+        )
+        self._response_sizes = registry.histogram(
+            "apiserver_response_sizes",
+            "Response size distribution in bytes for each group, version, verb, resource, subresource, scope and component.",
+            _SCOPE,
+            exponential_buckets(1000, 10, 7),
+        )
+        self._body_sizes = registry.histogram(
+            "apiserver_request_body_size_bytes",
+            "Apiserver request body size in bytes broken out by resource and verb.",
+            ("resource", "verb", "group"),
+            exponential_buckets(50_000, 1.5, 11),
+        )
+        self._lists = registry.counter(
+            "apiserver_cache_list_total",
+            "Number of LIST requests served from watch cache",
+            ("group", "resource", "index"),
+        )
+        registry.on_render(self._sum_up)
         self._long_running = registry.gauge(
             "apiserver_longrunning_requests", "Long-running requests that are being served.", _SCOPE
         )
@@ -57,7 +87,9 @@ class RequestMetrics:
             "apiserver_watch_events_total", "Events sent to watchers.", ("group", "version", "resource")
         )
         self.in_flight = registry.gauge(
-            "apiserver_current_inflight_requests", "Requests being worked on.", ("request_kind",)
+            "apiserver_current_inflight_requests",
+            "Maximal number of currently used inflight request limit of this apiserver per request kind in last second.",
+            ("request_kind",),
         )
         _measure_objects(registry, objects)
         self._series: dict[object, _Series] = {}
@@ -80,6 +112,10 @@ class RequestMetrics:
         series.total.value += 1
         if response.watcher is None:
             series.duration.observe(seconds)
+        if series.responses is not None:
+            series.responses.observe(len(response.body))
+        elif series.bodies is not None:
+            series.bodies.observe(len(request.body))
 
     def record_rejected(self, request: Request, path: ResourcePath | None, response: Response) -> None:
         """Count a request that was not let in. How long that took says nothing."""
@@ -88,7 +124,30 @@ class RequestMetrics:
     def _make(self, request: Request, path: ResourcePath | None, response: Response) -> _Series:
         verb, *place = _labels(request, path, is_watch=response.watcher is not None)
         labels = (verb, "All" if "dryRun" in request.query else "", *place)
-        return _Series(self._total.labels(*labels, str(response.code)), self._duration.labels(*labels))
+        is_write = path is not None and request.info.verb in _WITH_BODIES
+        return _Series(
+            self._total.labels(*labels, str(response.code)),
+            self._duration.labels(*labels),
+            self._response_sizes.labels(verb, *place) if verb in ("GET", "LIST") else None,
+            self._body_sizes.labels(place[2], request.info.verb, place[0]) if is_write else None,
+        )
+
+    def _sum_up(self) -> None:
+        """Durations without `dry_run`. Time in the queues of priority and fairness is in neither; time in webhooks is in both."""
+        sums: dict[tuple[str, ...], Histogram] = {}
+        for (verb, _, *place), child in self._duration.children.items():
+            total = sums.setdefault((verb, *place), Histogram(_BUCKETS))
+            total.counts = [one + other for one, other in zip(total.counts, child.counts, strict=True)]
+            total.sum += child.sum
+        lists: dict[tuple[str, str], float] = {}
+        for (verb, _, group, _, resource, _, _, _, code), counter in self._total.children.items():
+            if verb == "LIST" and code == "200":
+                lists[group, resource] = lists.get((group, resource), 0.0) + counter.value
+        for (group, resource), value in lists.items():
+            self._lists.labels(group, resource, "").value = value
+        for labels, total in sums.items():
+            series = self._sli.labels(*labels)
+            series.counts, series.sum = total.counts, total.sum
 
     def watch_opened(self, request: Request, path: ResourcePath) -> Gauge:
         """The series of running watches of this sort."""
@@ -122,10 +181,10 @@ def _labels(request: Request, path: ResourcePath | None, *, is_watch: bool) -> t
 
 def _measure_objects(registry: Registry, objects: ObjectStore) -> None:
     """Numbers of objects, asked for when somebody looks."""
-    now = registry.gauge("apiserver_resource_objects", "Number of stored objects by kind.", ("group", "resource"))
-    before = registry.gauge(
-        "apiserver_storage_objects", "Number of stored objects by kind; apiserver_resource_objects.", ("resource",)
-    )
+    text = "Number of stored objects at the time of last check split by kind. In case of a fetching error, the value will be -1."
+    now = registry.gauge("apiserver_resource_objects", text, ("group", "resource"))
+    former = f"[DEPRECATED, consider using apiserver_resource_objects instead] {text}"
+    before = registry.gauge("apiserver_storage_objects", former, ("resource",))
     for cache in objects.caches():
         kind = cache.kind
         now.labels(kind.group, kind.plural).set_function(lambda cache=cache: float(cache.count))  # type: ignore[misc]

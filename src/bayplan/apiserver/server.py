@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import DEFAULT_KINDS, KindTable, optional_kinds
 from bayplan.apiserver.admission.chain import build_chain
+from bayplan.apiserver.admission.metrics import AdmissionMetrics
 from bayplan.apiserver.aggregation.registry import AggregatedApis
 from bayplan.apiserver.allocation import Allocators
+from bayplan.apiserver.audit.metrics import measure_audit
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from bayplan.apiserver.authorization.chain import build_authorizer
@@ -26,6 +28,7 @@ from bayplan.apiserver.flow_control.gate import Admission, Gate
 from bayplan.apiserver.flow_control.loading import GateConfiguration, open_gate
 from bayplan.apiserver.flow_control.parameters import ADJUSTMENT_SECONDS
 from bayplan.apiserver.health import ALLOCATORS, BOOTSTRAP, CACHES, DEFINITIONS, SERVICE, START, TASKS
+from bayplan.apiserver.metric_stability import described
 from bayplan.apiserver.nonresource import NonResource
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.refusals import refusal
@@ -120,6 +123,9 @@ class ApiServer:
             aggregated=AggregatedApis(objects, kinds),
         )
         self.metrics = self.context.metrics = registry
+        registry.describe = described
+        self.context.admission_metrics = AdmissionMetrics(registry)
+        measure_audit(registry)
         self.measured = RequestMetrics(self.metrics, objects)
         self.ready = False
         """Whether the store is open and what every cluster has is published."""

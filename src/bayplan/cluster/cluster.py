@@ -115,6 +115,10 @@ class Cluster:
         self._token_key_files = TokenKeyFiles(settings, self.credentials, self.clock)
         self.encryption = self._encryption_of(settings.api)
         store = open_store(settings.store, clock=self.clock, tells_previous=False, etcd=_etcd_options(settings))
+        if settings.store.startswith("etcd"):
+            from bayplan.cluster.measured_store import MeasuredStore
+
+            store = MeasuredStore(store, self.clock, self.metrics)
         if self.encryption is not None:
             store = TransformingStore(store, self.encryption.of_key)
         self.api = ApiServer(

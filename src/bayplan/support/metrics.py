@@ -147,6 +147,13 @@ class Registry:
 
     def __init__(self) -> None:
         self._families: dict[str, Family[Counter] | Family[Gauge] | Family[Histogram]] = {}
+        self._before: list[Callable[[], None]] = []
+        self.describe: Callable[[str, str], str] | None = None
+        """What makes the help text that is shown of a name and its help text; None to show it as it is."""
+
+    def on_render(self, update: Callable[[], None]) -> None:
+        """Call this before each text, to bring in what is not counted as it happens."""
+        self._before.append(update)
 
     def counter(self, name: str, help_text: str, labels: tuple[str, ...] = ()) -> Family[Counter]:
         """A counter. Names end in `_total`, but for some of Kubernetes that are older than that rule."""
@@ -189,6 +196,8 @@ class Registry:
         """Everything in Prometheus' text format (`CONTENT_TYPE`)."""
         from prometheus_client.exposition import generate_latest
 
+        for update in self._before:
+            update()
         text = generate_latest(cast("CollectorRegistry", self))
         for family in self._families.values():
             if family.kind == "counter" and not family.name.endswith("_total") and family.children:
@@ -216,7 +225,8 @@ class Registry:
             if not family.children:
                 continue
             name = family.name.removesuffix("_total") if family.kind == "counter" else family.name
-            metric = Metric(name, family.help, family.kind)
+            text = family.help if self.describe is None else self.describe(family.name, family.help)
+            metric = Metric(name, text, family.kind)
             for values, child in family.children.items():
                 labels = dict(zip(family.label_names, values, strict=True))
                 if isinstance(child, Histogram):

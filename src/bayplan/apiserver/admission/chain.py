@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bayplan.api.conversion import WebhookNeeded
 from bayplan.api.kinds import Kind
+from bayplan.apiserver.admission.metrics import ADMIT, VALIDATE
 from bayplan.apiserver.authorization.waiting import Undecided
 
 if TYPE_CHECKING:
@@ -111,16 +112,16 @@ class Plan:
 
     async def admit(self, request: AdmissionRequest) -> None:
         """Run the mutating steps in order."""
-        await _run(self.mutating, request)
+        await _run(self.mutating, request, ADMIT)
 
     async def validate(self, request: AdmissionRequest) -> None:
         """Run the validating steps in order."""
-        await _run(self.validating, request)
+        await _run(self.validating, request, VALIDATE)
 
     async def run(self, request: AdmissionRequest) -> None:
         """Run both (deletions, connections)."""
-        if self.mutating or self.validating:
-            await _run((*self.mutating, *self.validating), request)
+        await _run(self.mutating, request, ADMIT)
+        await _run(self.validating, request, VALIDATE)
 
     def run_at_once(self, request: AdmissionRequest) -> bool:
         """Run both, if there is nothing to wait for; False if there is. Raises ApiError."""
@@ -136,14 +137,36 @@ class Plan:
         return True
 
 
-async def _run(steps: Sequence[Step], request: AdmissionRequest) -> None:
-    for step in steps:
-        try:
-            waiting = step(request)
-        except (WebhookNeeded, Undecided):
-            waiting = await _with_answers(step, request)
-        if waiting is not None:
-            await waiting
+async def _run(steps: Sequence[Step], request: AdmissionRequest, kind: str) -> None:
+    if not steps:
+        return
+    context = request.call.context
+    metrics, now = context.admission_metrics, context.clock.monotonic
+    started, rejected = now(), True
+    try:
+        for step in steps:
+            try:
+                waiting = step(request)
+            except (WebhookNeeded, Undecided):
+                waiting = await _with_answers(step, request)
+            if waiting is not None:
+                await _waited(step, waiting, request, kind)
+        rejected = False
+    finally:
+        metrics.step(kind, request.operation, rejected=rejected).observe(now() - started)
+
+
+async def _waited(step: Step, waiting: Awaitable[None], request: AdmissionRequest, kind: str) -> None:
+    """Wait for a plugin."""
+    context = request.call.context
+    started, rejected = context.clock.monotonic(), True
+    try:
+        await waiting
+        rejected = False
+    finally:
+        name = str(getattr(getattr(step, "__self__", None), "name", ""))
+        series = context.admission_metrics.controller(name, kind, request.operation, rejected=rejected)
+        series.observe(context.clock.monotonic() - started)
 
 
 async def _with_answers(step: Step, request: AdmissionRequest) -> Awaitable[None] | None:

@@ -165,24 +165,35 @@ async def _answer(
     seen = resource_of(request, kind)
     clock = call.context.clock
     asked_at = clock.monotonic()
+    metrics, operation = call.context.admission_metrics, request.operation
     try:
         answer = await ask(call.context, hook, _question(request), seen, obj, old, mutating=mutating)
     except WebhookFailure as failure:
+        is_refused = failure.simulated is None and not hook.ignores_failures
+        seconds = clock.monotonic() - asked_at
+        metrics.called(hook.name, operation, seconds, 500, mutating=mutating, rejected=is_refused)
         if failure.simulated is not None and is_skipped(hook.annotations, call.context.settings.simulated_webhooks):
             _skip(request, hook, failure.simulated)
             notes.skipped(mutating=mutating)
             return None
         if not hook.ignores_failures:
+            metrics.rejected(hook.name, operation, "calling_webhook_error", 0, mutating=mutating)
             raise failure.as_error from failure
         logger.warning("%s; its failure policy is to go on", failure)
         notes.failed_open(mutating=mutating)
+        metrics.failed_open(hook.name, mutating=mutating)
         return None
     finally:
         notes.took(clock.monotonic() - asked_at, mutating=mutating)
     notes.said(answer.audit_annotations)
     call.warnings.extend(answer.warnings)
-    if not answer.allowed:
-        raise refusal(hook.name, answer.status)
+    refused = None if answer.allowed else refusal(hook.name, answer.status)
+    code = 200 if refused is None else refused.code
+    seconds = clock.monotonic() - asked_at
+    metrics.called(hook.name, operation, seconds, code, mutating=mutating, rejected=refused is not None)
+    if refused is not None:
+        metrics.rejected(hook.name, operation, "no_error", refused.code, mutating=mutating)
+        raise refused
     return answer
 
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from bayplan.api.errors import ApiError, quoted
 from bayplan.apiserver.audit.backend import Backend
 from bayplan.apiserver.audit.events import Event, Status, printable
+from bayplan.apiserver.audit.metrics import measure_audit
 from bayplan.apiserver.audit.objects import answered_object, answered_status, sent_object, without_managed_fields
 from bayplan.apiserver.audit.policy import (
     PANIC,
@@ -41,17 +42,11 @@ class Auditor:
         self._backends = tuple(backends)
         self._context = context
         self._is_closed = False
-        self._events = metrics.counter(
-            "apiserver_audit_event_total", "Counter of audit events generated and sent to the audit backend."
-        ).labels()
+        self._events, self._rejected = measure_audit(metrics)
         levels = metrics.counter(
             "apiserver_audit_level_total", "Counter of policy levels for audit events (1 per request).", ("level",)
         )
         self._levels = [levels.labels(level.word) for level in Level]
-        self._rejected = metrics.counter(
-            "apiserver_audit_requests_rejected_total",
-            "Counter of apiserver requests rejected due to an error in audit logging backend.",
-        ).labels()
 
     async def answer(self, request: Request, serve: Serve) -> Response:
         """The answer that `serve` gives, recorded as far as the policy wants it."""

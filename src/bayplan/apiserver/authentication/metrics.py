@@ -9,6 +9,12 @@ from bayplan.support.metrics import Counter, Registry, exponential_buckets
 
 _SHOWN: Final = frozenset(("admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"))
 """Users that are counted by their names."""
+_HOUR: Final = 3600.0
+_LIFETIMES: Final = (
+    0.0,
+    *(_HOUR * hours for hours in (0.5, 1, 2, 6, 12)),
+    *(_HOUR * 24 * days for days in (1, 2, 4, 7, 30, 90, 180, 360)),
+)
 _MOST_NAMES: Final = 10_000
 
 
@@ -28,10 +34,16 @@ class AuthenticationMetrics:
             ("result",),
             exponential_buckets(0.001, 2, 15),
         )
+        text = "Distribution of the remaining lifetime on the certificate used to authenticate a request. Here: once for each connection."
+        self._lifetimes = registry.histogram("apiserver_client_certificate_expiration_seconds", text, (), _LIFETIMES)
         self._attempts = {is_known: attempts.labels(_RESULTS[is_known]) for is_known in (True, False)}
         self._seconds = {is_known: seconds.labels(_RESULTS[is_known]) for is_known in (True, False)}
         self._success, self._quick = self._attempts[True], self._seconds[True].counts
         self._of_user: dict[str, Counter] = {}
+
+    def certified(self, seconds: float) -> None:
+        """A connection has a certificate that is valid for so long."""
+        self._lifetimes.labels().observe(seconds)
 
     def record(self, user: User | None, seconds: float) -> None:
         """Count a request whose user, if any, was found within `seconds`."""

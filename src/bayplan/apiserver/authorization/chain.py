@@ -135,6 +135,7 @@ class AuthorizerChain:
             return
         user = request.user
         if MASTERS in user.groups:
+            self.metrics.masters.value += 1
             return
         if self.allows_everything:
             if self._open_counter is not None:
@@ -156,6 +157,7 @@ class AuthorizerChain:
         attributes = attributes_of(request)
         verdict = self.authorize(attributes)
         if verdict.decision is not Decision.ALLOW:
+            self.metrics.no_opinion.value += verdict.decision is Decision.NO_OPINION
             raise attributes.refused(verdict.reason)
         if verdict.general and key is not None and not self.asks_webhooks:
             self._granted[key] = self._general_counter()

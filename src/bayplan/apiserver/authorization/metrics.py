@@ -21,8 +21,18 @@ class AuthorizationMetrics:
     def __init__(self, registry: Registry) -> None:
         of_type, of_result = ("type", "name"), ("name", "result")
         self._decisions = registry.counter(
-            f"{_PREFIX}decisions_total", "Terminal decisions of authorizers.", (*of_type, "decision")
+            f"{_PREFIX}decisions_total",
+            "Total number of terminal decisions made by an authorizer split by authorizer type, name, and decision.",
+            (*of_type, "decision"),
         )
+        self._attempts = registry.counter(
+            "authorization_attempts_total",
+            "Counter of authorization attempts broken down by result. It can be either 'allowed', 'denied', 'no-opinion' or 'error'.",
+            ("result",),
+        )
+        self.masters, self.no_opinion = Counter(), Counter()
+        """Requests that were allowed without a question, and those about which no authorizer had an opinion."""
+        registry.on_render(self._sum_up)
         self._condition_errors = registry.counter(
             f"{_PREFIX}match_condition_evaluation_errors_total",
             "Match conditions that could not be evaluated.",
@@ -48,6 +58,15 @@ class AuthorizationMetrics:
             "NoOpinion results due to webhook timeout or error.",
             of_result,
         )
+
+    def _sum_up(self) -> None:
+        sums = dict.fromkeys(_NAMES.values(), 0.0)
+        for (_, _, decision), series in self._decisions.children.items():
+            sums[decision] += series.value
+        sums["allowed"] += self.masters.value
+        for result, value in {**sums, "no-opinion": self.no_opinion.value}.items():
+            if value:
+                self._attempts.labels(result).value = value
 
     def decisions(self, kind: str, name: str) -> dict[Decision, Counter]:
         """The series of an authorizer, by what it decides."""

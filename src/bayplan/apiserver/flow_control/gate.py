@@ -56,7 +56,7 @@ class Gate:
         self.configuration = Configuration(server_limit, clock.monotonic())
         self.watch_counts = WatchCounts()
         self._estimator = Estimator(statistics, self.watch_counts.interested_in)
-        self._metrics = FlowMetrics(registry)
+        self._metrics = FlowMetrics(registry, clock.monotonic())
         self.executing = [0, 0]
         """Requests that execute: those that change something, and those that read."""
         self._waiters: dict[Admission, asyncio.Future[bool]] = {}
@@ -80,6 +80,7 @@ class Gate:
 
     def adjust(self) -> None:
         """Adjust the limits to the demand. To be called every `ADJUSTMENT_SECONDS`."""
+        self._take_kinds()
         self._metrics.take_times(self.configuration, self._clock.monotonic())
         self.configuration.adjust(self._clock.monotonic())
         self._limits_changed()
@@ -94,7 +95,15 @@ class Gate:
 
     def update_metrics(self) -> None:
         """Bring the metrics up to date that are not counted as it happens."""
+        self._take_kinds()
         self._metrics.update(self.configuration, self._clock.monotonic())
+
+    def _take_kinds(self) -> None:
+        """Sample how many requests that read and that change something there are: counting them all the time would cost each of them."""
+        waiting = [0, 0]
+        for one in self._waiters:
+            waiting[one.details.info.verb in READING] += 1
+        self._metrics.take_kinds(self.executing, waiting, self.configuration.server_limit, self._clock.monotonic())
 
     def _limits_changed(self) -> None:
         now = self._clock.monotonic()

@@ -7,7 +7,7 @@ Utilizations and demands are histograms of a number over time: their counts are 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bayplan.apiserver.flow_control.configuration import Classification, Configuration
@@ -26,6 +26,7 @@ from bayplan.support.metrics import Family, Histogram, Registry
 
 _LEVEL, _SCHEMA = "priority_level", "flow_schema"
 _NANOSECONDS: Final = 1e9
+_FRACTIONS: Final = (0.0, 0.001, 0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 
 
 class FlowSeries:
@@ -92,7 +93,8 @@ class FlowSeries:
 class FlowMetrics:
     """The metrics of one server."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, now: float) -> None:
+        """now: monotonic seconds."""
         self._histograms = {
             name: registry.histogram(PREFIX + name, text, (_LEVEL, _SCHEMA, *further), buckets)
             for name, (text, further, buckets) in HISTOGRAMS.items()
@@ -111,10 +113,31 @@ class FlowMetrics:
         self._schemas = {
             name: registry.gauge(PREFIX + name, text, (_LEVEL, _SCHEMA)) for name, text in SCHEMA_GAUGES.items()
         }
+        text = (
+            "EXPERIMENTAL: Observations, at the end of every nanosecond, of the number of requests (as a fraction of the relevant limit) waiting or in "
+            "regular stage of execution"
+        )
+        self._kinds = registry.histogram(
+            f"{PREFIX}read_vs_write_current_requests", text, ("phase", "request_kind"), _FRACTIONS
+        )
+        self._inqueue = registry.gauge(
+            "apiserver_current_inqueue_requests",
+            "Maximal number of queued requests in this apiserver per request kind in last second.",
+            ("request_kind",),
+        )
+        self._looked_at = now
         text = "Fair fraction of server's concurrency to allocate to each priority level that can use it"
         self._fair_fraction = registry.gauge(f"{PREFIX}seat_fair_frac", text).labels()
         self._series: dict[tuple[str, str], FlowSeries] = {}
         """By priority level and flow schema."""
+
+    def take_kinds(self, executing: Sequence[int], waiting: Sequence[int], limit: int, now: float) -> None:
+        """How many requests execute and wait now, those that change something and those that read, stands for the time since the last look."""
+        seconds, self._looked_at = now - self._looked_at, now
+        for is_read, kind in enumerate(("mutating", "readOnly")):
+            for phase, counts in (("executing", executing), ("waiting", waiting)):
+                _observe(self._kinds.labels(phase, kind), counts[is_read] / max(1, limit), seconds)
+            self._inqueue.labels(kind).set(waiting[is_read])
 
     def series(self, classification: Classification) -> FlowSeries:
         """The distributions of requests of one sort."""

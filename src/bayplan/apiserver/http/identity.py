@@ -62,7 +62,10 @@ class Identities:
 
     def certify(self, connection: Connection) -> Certified:
         """Judge the certificate of a connection."""
-        connection.certified = found = self._certificates.of(connection.transport, self._clock.now())
+        now = self._clock.now()
+        connection.certified = found = self._certificates.of(connection.transport, now)
+        if found is not NO_CERTIFICATE:
+            self._metrics.certified(found.not_after - now)
         return found
 
     def user(self, connection: Connection, head: ParsedHeaders, path: str) -> User | Unfinished | None:

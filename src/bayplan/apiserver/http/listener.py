@@ -78,8 +78,10 @@ class Listener:
         clock: Clock,
         *,
         handshake_seconds: float,
+        failed: Callable[[], None] = lambda: None,
     ) -> None:
-        """handshake_seconds: how long a client may take for the TLS handshake."""
+        """handshake_seconds: how long a client may take for the TLS handshake. failed: called when one fails."""
+        self._failed = failed
         self._protocol = protocol
         self._clock = clock
         self._options: dict[str, Any] = {}
@@ -212,6 +214,7 @@ class Listener:
         try:
             await asyncio.get_running_loop().connect_accepted_socket(self._protocol, accepted, **self._options)
         except (OSError, TimeoutError) as error:
+            self._failed()
             logger.info("TLS handshake error from %s: %s", address[0], error)
             accepted.close()
 

@@ -144,7 +144,10 @@ class HttpServer:
             auto_decompress=False,
         )
         clock, timeout = self.server.context.clock, self.server.context.settings.header_timeout
-        return Listener(connections, tls, clock, handshake_seconds=max(timeout, _LEAST_HANDSHAKE_SECONDS))
+        text = "Number of requests dropped with 'TLS handshake error from' error"
+        failures = self.server.metrics.counter("apiserver_tls_handshake_errors_total", text).labels()
+        seconds = max(timeout, _LEAST_HANDSHAKE_SECONDS)
+        return Listener(connections, tls, clock, handshake_seconds=seconds, failed=failures.inc)
 
     def _listening(self, listener: Listener) -> None:
         self._listener = listener

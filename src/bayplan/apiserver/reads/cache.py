@@ -105,6 +105,8 @@ class ResourceCache:
         self.watchers: dict[Watcher, None] = {}
         """In the order in which they came, so that equal runs tell them in the same order."""
         self.count = 0
+        self.events = 0
+        """How many changes came from the store."""
         self.revision = 0
         """Revision of the last change of this kind."""
         self._history: deque[Event] = deque(maxlen=HISTORY_LIMIT)
@@ -203,6 +205,7 @@ class ResourceCache:
     def apply(self, event: StoreEvent) -> None:
         """Take in a committed change and tell the watchers."""
         self.revision = event.revision
+        self.events += 1
         if event.value is not None:
             entry = self.make_entry(event.key, event.value, event.revision, event.create_revision, event.attachment)
             change = Event(entry, self._put(entry), event.revision)

@@ -15,6 +15,7 @@ from bayplan.cli.flags.audit_flags import audit_options
 from bayplan.cli.flags.authentication_flags import authentication_options
 from bayplan.cli.flags.authorization_flags import authorization_options
 from bayplan.cli.flags.etcd_flags import EtcdFlags, etcd_options
+from bayplan.cli.flags.feature_gates import gates_in_force
 from bayplan.cli.flags.kube_command import KubeCommand, flag_values
 from bayplan.cli.flags.kube_flag_tables import API_SERVER
 from bayplan.cli.flags.kube_flags import api_server_settings
@@ -269,7 +270,7 @@ def command(
     flags += [f"--anonymous-auth={str(anonymous_auth).lower()}"] if anonymous_auth is not None else []
     api, tokens, anonymous = api_server_settings(flags)
     given = flag_values(click.get_current_context())
-    api = replace(api, flags=given)
+    api = replace(api, flags=given, kubernetes_gates=gates_in_force())
     settings = ClusterSettings(
         store=etcd.url or store,
         etcd=etcd.options,

@@ -70,6 +70,13 @@ def gates_of(text: str) -> dict[str, bool]:
     return found
 
 
+def gates_in_force() -> tuple[tuple[str, str, bool], ...]:
+    """Name, stage as metrics show it, and value of Kubernetes' gates: Bayplan behaves as with the default of each."""
+    return tuple(
+        (name, "" if gate.stage == "GA" else gate.stage.upper(), gate.default) for name, gate in known_gates().items()
+    )
+
+
 def gates_without_effect(gates: dict[str, bool]) -> list[str]:
     """Those that are set otherwise than Bayplan behaves."""
     return [name for name, setting in gates.items() if name not in ALL_GATES and setting != known_gates()[name].default]
