@@ -56,6 +56,7 @@ from bayplan.support.randomness import Randomness
 
 if TYPE_CHECKING:
     from bayplan.apiserver.aggregation.probing import Send
+    from bayplan.apiserver.tracing import Tracing
     from bayplan.apiserver.webhooks.calling import Sender
 
 _SMALL: Final = 128 * 1024
@@ -106,6 +107,8 @@ class Context:
     """Whether what definitions say is served."""
     metrics: Registry = field(default_factory=Registry)
     """Where the server measures itself."""
+    tracing: Tracing | None = None
+    """Takes spans; None if requests are not traced."""
     admission_metrics: AdmissionMetrics = field(default_factory=lambda: AdmissionMetrics(Registry()))
     component_failures: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     """Why each component of the same cluster does not run ("" if it does), by name; nothing about components that run elsewhere."""

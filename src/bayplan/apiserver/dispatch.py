@@ -28,6 +28,7 @@ from bayplan.apiserver.request_info import CONNECTIONS, STREAMS
 from bayplan.apiserver.request_metrics import RequestMetrics
 from bayplan.apiserver.requests import Request, ResourcePath, Response, check_timeout
 from bayplan.apiserver.subresources import SUBRESOURCES
+from bayplan.apiserver.tracing import VERBS
 from bayplan.apiserver.verbs import create, delete, patch, read, update
 from bayplan.apiserver.writes.options import check_write_options
 from bayplan.apiserver.writes.submitting import SubmittedRequest, submit
@@ -169,7 +170,12 @@ class Dispatcher:
             form = _form(call)
             if self.interceptor is not None:
                 await self.interceptor(call)
-            response = await self._resource(call)
+            tracing = self._context.tracing
+            if tracing is None:
+                response = await self._resource(call)
+            else:
+                with tracing.span(VERBS.get(call.path.verb, call.path.verb)):
+                    response = await self._resource(call)
             if form.media_type != JSON and response.content_type == JSON and response.relay is None:
                 response.body = in_form(response.body, form.media_type)
                 response.content_type = form.media_type

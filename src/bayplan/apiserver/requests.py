@@ -57,6 +57,8 @@ class Origin:
     """Path and query as they were sent."""
     audit_id: str = ""
     """What the client calls the request."""
+    trace: Mapping[str, str] = field(default_factory=dict)
+    """The headers by which the client says to which trace the request belongs."""
 
 
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
@@ -84,7 +86,7 @@ class Request:
     reads_answer: bool = True
     """Whether the client wants to see more of a success than that it is one."""
     origin: Origin | None = None
-    """Set for requests over HTTP if there is an audit log."""
+    """Set for requests over HTTP if there is an audit log, or requests are traced."""
     audit: AuditRecord | None = None
     """Set for requests that are put into the audit log: takes notes."""
     unfinished: Unfinished | None = None

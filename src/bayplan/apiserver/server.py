@@ -56,6 +56,7 @@ from bayplan.support.randomness import Randomness
 
 if TYPE_CHECKING:
     from bayplan.apiserver.audit.auditor import Auditor
+    from bayplan.apiserver.tracing import Tracing
 
 logger = logging.getLogger(__name__)
 
@@ -228,9 +229,18 @@ class ApiServer:
 
     def handle(self, request: Request) -> Coroutine[Any, Any, Response]:
         """Answer one request; errors become `Status` answers."""
-        if self.auditor is None and not request.warning:
+        if self.auditor is None and not request.warning and self.context.tracing is None:
             return self._handle(request)
-        return self._handle_noted(request)
+        return (
+            self._handle_noted(request) if self.context.tracing is None else self._traced(request, self.context.tracing)
+        )
+
+    async def _traced(self, request: Request, tracing: Tracing) -> Response:
+        """The answer to a request that has a span."""
+        with tracing.request(request) as answered:
+            response = await self._handle_noted(request)
+            answered(response.code)
+        return response
 
     async def _handle_noted(self, request: Request) -> Response:
         """The answer to a request that is put into the audit log, or whose credentials are odd."""
@@ -278,6 +288,7 @@ class ApiServer:
         if (
             gate is None
             or self.auditor is not None
+            or self.context.tracing is not None
             or request.impersonation is not None
             or not self._dispatcher.gets_at_once(request)
         ):
@@ -301,6 +312,7 @@ class ApiServer:
             or self.context.authorizer.asks_webhooks
             or not may_submit(request)
             or self.auditor is not None
+            or self.context.tracing is not None
             or self.interceptor is not None
         ):
             return None

@@ -98,6 +98,8 @@ class ApiServerSettings:
     """Which address of a node its kubelet is reached at: the first of these that the node has."""
     flags: Mapping[str, str] = field(default_factory=dict)
     """The flags of the program, by name without dashes, as `/flagz` shows them."""
+    tracing_config_file: str = ""
+    """File that says which requests are traced, and where traces go; "" for none."""
     kubernetes_gates: tuple[tuple[str, str, bool], ...] = ()
     """Feature gates of Kubernetes, as metrics show them: name, stage (empty for GA), whether it is on."""
     profiling: bool = True

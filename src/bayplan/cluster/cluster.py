@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from bayplan.cluster.authorization import Authorization
     from bayplan.cluster.encryption import Encryption
     from bayplan.cluster.group_member import GroupMember
+    from bayplan.cluster.tracing import OpenTelemetryTracing
     from bayplan.cluster.worker_process import WorkerProcess
 
 logger = logging.getLogger(__name__)
@@ -114,11 +115,12 @@ class Cluster:
         self.serving = Serving(settings, self.credentials, self.clock)
         self._token_key_files = TokenKeyFiles(settings, self.credentials, self.clock)
         self.encryption = self._encryption_of(settings.api)
+        self.tracing = self._tracing_of(settings.api)
         store = open_store(settings.store, clock=self.clock, tells_previous=False, etcd=_etcd_options(settings))
         if settings.store.startswith("etcd"):
             from bayplan.cluster.measured_store import MeasuredStore
 
-            store = MeasuredStore(store, self.clock, self.metrics)
+            store = MeasuredStore(store, self.clock, self.metrics, self.tracing)
         if self.encryption is not None:
             store = TransformingStore(store, self.encryption.of_key)
         self.api = ApiServer(
@@ -131,6 +133,7 @@ class Cluster:
         )
         if self.encryption is not None and (self.encryption.asks_services or settings.api.encryption_reload):
             self.api.context.key_service_error = self.encryption.service_error
+        self.api.context.tracing = self.tracing
         self.api.context.webhook_sender = HttpSender(self.api.context.simulated.reason)
         if settings.nodes.answers:
             from bayplan.kubelet.simulator.answers import PodAnswers
@@ -144,6 +147,14 @@ class Cluster:
         self._is_up = False
         """Whether `start` has returned."""
         self._crashed: asyncio.Future[None] | None = None
+
+    def _tracing_of(self, settings: ApiServerSettings) -> OpenTelemetryTracing | None:
+        """What traces requests; None if nothing does. Raises ClusterError."""
+        if not settings.tracing_config_file:
+            return None
+        from bayplan.cluster.tracing import open_tracing  # needs OpenTelemetry
+
+        return open_tracing(Path(settings.tracing_config_file), lease_name(socket.gethostname()))
 
     def _encryption_of(self, settings: ApiServerSettings) -> Encryption | None:
         """What is encrypted in the store; None if nothing is. Raises ClusterError."""
@@ -414,3 +425,5 @@ class Cluster:
         await self.api.close()
         if self.encryption is not None:
             self.encryption.close()
+        if self.tracing is not None:
+            await self.tracing.close()

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
 from bayplan.api.kinds import resource_of_key
+from bayplan.apiserver.tracing import Tracing
 from bayplan.store.interface import Deliver, KeyValue, Lost, PendingWrite, RangeResult, Store, Watch
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Counter, Histogram, Registry
 
+_SPANS: Final = {
+    "get": "Get etcd3",
+    "list": "List(recursive=true) etcd3",
+    "create": "Create etcd3",
+    "update": "GuaranteedUpdate etcd3",
+    "delete": "Delete etcd3",
+}
+"""Operation -> the span of its request."""
 _LABELS: Final = ("operation", "group", "resource")
 _BUCKETS: Final = (
     *(0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5),
@@ -42,8 +51,9 @@ class _Series:
 class MeasuredStore:
     """`Store` over another one, usually etcd. A guard that does not hold counts as a failure, as in kube-apiserver."""
 
-    def __init__(self, below: Store, clock: Clock, registry: Registry) -> None:
+    def __init__(self, below: Store, clock: Clock, registry: Registry, tracing: Tracing | None = None) -> None:
         self._below = below
+        self._tracing = tracing
         self._now = clock.monotonic
         self._requests = registry.counter(
             "etcd_requests_total", "Etcd request counts for each operation and object type.", _LABELS
@@ -74,7 +84,8 @@ class MeasuredStore:
     def _measured(self, operation: str, key: str) -> Iterator[None]:
         series, started, failed = self._of(operation, key), self._now(), True
         try:
-            yield
+            with self._tracing.span(_SPANS[operation]) if self._tracing is not None else contextlib.nullcontext():
+                yield
             failed = False
         finally:
             series.done(self._now() - started, failed=failed)
@@ -122,10 +133,15 @@ class MeasuredStore:
     def submit(self, key: str, value: bytes | None, *, guard: int, attachment: object = None) -> PendingWrite:
         operation = "delete" if value is None else "update" if guard else "create"
         pending = self._below.submit(key, value, guard=guard, attachment=attachment)
-        pending.committed.add_done_callback(partial(self._committed, self._of(operation, key), self._now()))
+        end = self._tracing.begin(_SPANS[operation]) if self._tracing is not None else None
+        pending.committed.add_done_callback(partial(self._committed, self._of(operation, key), self._now(), end))
         return pending
 
-    def _committed(self, series: _Series, started: float, committed: asyncio.Future[int]) -> None:
+    def _committed(
+        self, series: _Series, started: float, end: Callable[[], None] | None, committed: asyncio.Future[int]
+    ) -> None:
+        if end is not None:
+            end()
         failed = committed.cancelled() or committed.exception() is not None
         series.done(self._now() - started, failed=failed)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bayplan.api.codec import DecodeError, decode_reporting, encode, to_tree
 from bayplan.api.errors import forbidden_error, internal_error
@@ -24,6 +25,9 @@ from bayplan.apiserver.simulated.webhooks import is_skipped
 from bayplan.apiserver.webhooks.calling import SimulatedTarget, WebhookFailure, ask
 from bayplan.apiserver.webhooks.matching import Hook, Hooks, is_exempt, version_asked
 from bayplan.apiserver.webhooks.reviews import Answer, Question, Tree, refusal
+
+if TYPE_CHECKING:
+    from bayplan.apiserver.tracing import Tracing
 
 logger = logging.getLogger(__name__)
 
@@ -167,7 +171,8 @@ async def _answer(
     asked_at = clock.monotonic()
     metrics, operation = call.context.admission_metrics, request.operation
     try:
-        answer = await ask(call.context, hook, _question(request), seen, obj, old, mutating=mutating)
+        with _span(call.context.tracing, hook, mutating=mutating):
+            answer = await ask(call.context, hook, _question(request), seen, obj, old, mutating=mutating)
     except WebhookFailure as failure:
         is_refused = failure.simulated is None and not hook.ignores_failures
         seconds = clock.monotonic() - asked_at
@@ -195,6 +200,13 @@ async def _answer(
         metrics.rejected(hook.name, operation, "no_error", refused.code, mutating=mutating)
         raise refused
     return answer
+
+
+def _span(tracing: Tracing | None, hook: Hook, *, mutating: bool) -> AbstractContextManager[None]:
+    """What traces a call, if anything does."""
+    if tracing is None:
+        return nullcontext()
+    return tracing.span(f"Call {'mutating' if mutating else 'validating'} webhook", {"webhook": hook.name})
 
 
 def _skip(request: AdmissionRequest, hook: Hook, simulated: SimulatedTarget) -> None:

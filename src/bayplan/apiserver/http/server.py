@@ -46,6 +46,7 @@ from bayplan.apiserver.requests import ANONYMOUS, Request, Response
 from bayplan.apiserver.routing.relays import Relay
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.tls import client_tls
+from bayplan.apiserver.tracing import HEADERS as TRACE_HEADERS
 
 logger = logging.getLogger(__name__)
 
@@ -343,6 +344,8 @@ class HttpServer:
         """Say from where a request comes."""
         request.origin = origin = origin_of(connection, head)
         origin.uri, origin.audit_id = http.raw_path, http.headers.get(_AUDIT_ID, "")
+        if self.server.context.tracing is not None:
+            origin.trace = {name: http.headers[name] for name in TRACE_HEADERS if name in http.headers}
 
     async def _answer(self, http: web.BaseRequest, response: Response, *, pretty: bool) -> web.StreamResponse:
         """An answer that is large or has something of its own."""
@@ -395,7 +398,7 @@ class HttpServer:
                     request.body = await (bounded(http, self._limit) if length is None else content.read())
             if len(request.body) > self._limit:
                 return error_response(request_too_large(self._limit))
-        if _AUDIT_ID not in headers:  # which differs from request to request
+        if _AUDIT_ID not in headers and TRACE_HEADERS[0] not in headers:  # which differ from request to request
             connection.learn(head)
         return request
 
@@ -425,7 +428,7 @@ class HttpServer:
             bearer_token(authorization)[1] if user is ANONYMOUS and authorization else user.warning,
             unfinished=unfinished,
         )
-        if self.server.auditor is not None:
+        if self.server.auditor is not None or self.server.context.tracing is not None:
             request.origin = origin_of(connection, head)
         return request
 

@@ -177,6 +177,11 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     help="Whether a server that stops goes on listening until all requests are answered, and answers new ones with 429.",
 )
 @click.option(
+    "--tracing-config-file",
+    default="",
+    help="File that says which requests are traced, and where traces go (TracingConfiguration).",
+)
+@click.option(
     "--profiling",
     default="true",
     show_default=True,

@@ -84,7 +84,6 @@ API_SERVER: Final = _table(
         "a collection is deleted by one worker": "delete-collection-workers",
         "garbage is found by the controller manager": "enable-garbage-collector?",
         "there are no log files to serve": "enable-logs-handler?",
-        "requests are not traced": "tracing-config-file",
         "all servers are of one version": "peer-advertise-ip peer-advertise-port peer-ca-file "
         "emulation-forward-compatible? runtime-config-emulation-forward-compatible?",
         "the store has an encoding of its own": "storage-media-type",
