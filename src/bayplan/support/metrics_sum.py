@@ -9,8 +9,15 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 _SHOWN_ALIKE: Final = (
+    "aggregator_unavailable_apiservice",
     "apiserver_resource_objects",
+    "apiserver_resource_size_estimate_bytes",
     "apiserver_storage_objects",
+    "apiserver_watch_cache_resource_version",
+    "kube_apiserver_nodeport_allocator_allocated_ports",
+    "kube_apiserver_nodeport_allocator_available_ports",
+    "kubernetes_feature_enabled",
+    "watch_cache_capacity",
 )
 """Gauges that say the same in every process: the largest counts, since one may be a little behind."""
 _LARGEST_SUFFIXES: Final = ("_info", "_timestamp_seconds", "_frac")
