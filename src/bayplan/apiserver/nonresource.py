@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -61,7 +62,12 @@ class NonResource:
         measure_state(server, version_info())
         self._health = Health(server)
         self.discovery = Discovery(server.context.kinds, server.context.aggregated)
-        self.openapi = OpenApi(server.context.kinds, server.context.aggregated, server.context.settings.feature_gates)
+        self.openapi = OpenApi(
+            server.context.kinds,
+            server.context.aggregated,
+            server.context.clock.now,
+            server.context.settings.feature_gates,
+        )
 
     async def handle(self, request: Request) -> Response:
         """The answer. Raises ApiError."""
@@ -87,7 +93,8 @@ class NonResource:
             service = self.server.context.aggregated.find(path.removeprefix("/openapi/v3"))
             if service is not None:
                 return Response(200, relay=relay_to(self.server.context, service, path, AGGREGATOR))
-            return self.openapi.handle(request) or page_not_found()
+            unknown = Response(404, b"", "") if path.startswith("/openapi/v3/") else page_not_found()
+            return self.openapi.handle(request) or unknown
         if path == "/bayplan/what-if" and self.server.what_if is not None:
             return await self._what_if(request, self.server.what_if)
         if head == "bayplan":
@@ -164,7 +171,8 @@ class NonResource:
             raise method_not_allowed()
         body, media_type = found
         if media_type != JSON:
-            return Response(200, body, media_type, dict(_AGGREGATED))
+            tag = hashlib.sha512(body).hexdigest().upper()
+            return Response(200, body, media_type, {**_AGGREGATED, "ETag": f'"{tag}"'})
         if is_routed:
             check_produced(request.accept, OFFERED)
         wanted = negotiate_document(request.accept)

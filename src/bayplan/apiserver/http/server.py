@@ -27,6 +27,7 @@ from bayplan.apiserver.authentication.request_headers import RequestHeaders
 from bayplan.apiserver.certificates import KeyPair
 from bayplan.apiserver.http.answer import simple_response, wants_pretty
 from bayplan.apiserver.http.body import GZIP_THRESHOLD, bounded, pieces_of, send
+from bayplan.apiserver.http.conditional import conditioned
 from bayplan.apiserver.http.connection import Connection
 from bayplan.apiserver.http.connection_share import ConnectionShare
 from bayplan.apiserver.http.connections import ConnectionServer
@@ -349,6 +350,8 @@ class HttpServer:
 
     async def _answer(self, http: web.BaseRequest, response: Response, *, pretty: bool) -> web.StreamResponse:
         """An answer that is large or has something of its own."""
+        if response.code == HTTPStatus.OK and ("ETag" in response.headers or "Last-Modified" in response.headers):
+            response = conditioned(response, http.method, http.headers)
         seconds = self.server.context.settings.request_timeout
         long_list = response.long_list
         if long_list is not None and not pretty:

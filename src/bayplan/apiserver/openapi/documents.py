@@ -6,6 +6,8 @@ import functools
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from email.utils import formatdate
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -28,6 +30,7 @@ from bayplan.apiserver.openapi.schemas import schemas_v2, schemas_v3
 from bayplan.apiserver.reads.negotiation import JSON, first_acceptable
 from bayplan.apiserver.requests import Request, Response
 
+_YEAR_SECONDS: Final = 365 * 86_400
 _INFO: Final = {"title": "Kubernetes", "version": f"v{KUBERNETES_VERSION}"}
 _CUSTOM_INFO: Final = {"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
 _TOKEN: Final = {
@@ -67,12 +70,18 @@ _UNGROUPED: Final = {
 class OpenApi:
     """The documents of one table of kinds."""
 
-    def __init__(self, kinds: KindTable, aggregated: AggregatedApis, gates: Collection[str] = ()) -> None:
-        """aggregated: what other servers answer; their documents of version 3 are theirs to give. gates: Bayplan's own that are on."""
+    def __init__(
+        self, kinds: KindTable, aggregated: AggregatedApis, now: Callable[[], float], gates: Collection[str] = ()
+    ) -> None:
+        """aggregated: what other servers answer; their documents of version 3 are theirs to give. now: Unix seconds. gates: Bayplan's own that are on."""
+        self._now = now
+        self._made_at = now()
         self.kinds = kinds
         self._gates = gates
         self._aggregated = aggregated
         self._documents: dict[str, bytes] = {}
+        self._tags: dict[str, str] = {}
+        """What stands for each document in headers, by path."""
         self._made_of = self._stamp()
 
     def _stamp(self) -> tuple[int, int]:
@@ -89,13 +98,37 @@ class OpenApi:
         path = request.path.rstrip("/")
         if self._made_of != (stamp := self._stamp()):
             self._documents.clear()
-            self._made_of = stamp
+            self._tags.clear()
+            self._made_of, self._made_at = stamp, self._now()
         if path == "/openapi/v2":
             return self._respond(request, path, self._v2, _V2)
         if path == "/openapi/v3":
-            return Response(200, self._encoded(path, self._index, msgspec.json.encode), "text/plain; charset=utf-8")
-        make = self._maker(path.removeprefix("/openapi/v3/"))
-        return None if make is None else self._respond(request, path, make, _V3)
+            data = self._encoded(path, self._index, msgspec.json.encode)
+            return Response(200, data, "text/plain; charset=utf-8", self._validators(""))
+        name = path.removeprefix("/openapi/v3/")
+        make = self._maker(name)
+        if make is None:
+            return None
+        found = self._respond(request, path, make, _V3)
+        return self._lasting(request, name, found) if found.code == HTTPStatus.OK else found
+
+    def _lasting(self, request: Request, name: str, found: Response) -> Response:
+        """A document whose content the client names, which may be kept for a year; if it is another one by now, where that is."""
+        given = request.query.get("hash")
+        if not given:
+            return found
+        url = self._urls()[name]
+        if url.endswith(f"?hash={given}"):
+            expires = formatdate(self._now() + _YEAR_SECONDS, usegmt=True).replace("GMT", "UTC")
+            found.headers |= {"Cache-Control": "public, immutable", "Expires": expires}
+            return found
+        kept = {one: value for one, value in found.headers.items() if one in ("ETag", "Vary")}
+        return Response(301, b"", found.content_type, {**kept, "Location": url}, is_final=True)
+
+    def _validators(self, tag: str) -> dict[str, str]:
+        """Headers by which clients ask again."""
+        modified = {"Last-Modified": formatdate(self._made_at, usegmt=True), "Accept-Ranges": "bytes"}
+        return {"ETag": f'"{tag}"', **modified} if tag else modified
 
     def _maker(self, name: str) -> Callable[[], dict[str, Any]] | None:
         """What makes a document of version 3; None if there is none of that name."""
@@ -112,6 +145,9 @@ class OpenApi:
         headers = {"Vary": version.vary}
         if form is None:
             return Response(406, b"", "", headers)
+        if path not in self._tags:
+            self._tags[path] = hashlib.sha512(self._encoded(path, make, msgspec.json.encode)).hexdigest().upper()
+        headers |= self._validators(self._tags[path])
         if form == JSON:
             return Response(200, self._encoded(path, make, msgspec.json.encode), JSON, headers, is_final=True)
         data = self._encoded(f"{path} protobuf", make, version.protobuf)
@@ -127,6 +163,11 @@ class OpenApi:
         return data
 
     def _index(self) -> dict[str, Any]:
+        urls = self._urls()
+        return {"paths": {name: {"serverRelativeURL": urls[name]} for name in sorted(urls)}}
+
+    def _urls(self) -> dict[str, str]:
+        """Where each document of version 3 is, by name: with a hash that changes when the document does."""
         contents = dict.fromkeys(sorted(_index_routes(self.kinds)), "")
         for kind in self.kinds:
             contents.setdefault(_prefix(kind.group, kind.version), "")
@@ -146,7 +187,7 @@ class OpenApi:
             urls.pop(name, None)
             if remote.openapi_v3:
                 urls[name] = f"/openapi/v3/{name}?{remote.openapi_v3}"
-        return {"paths": {name: {"serverRelativeURL": urls[name]} for name in sorted(urls)}}
+        return urls
 
     def _v3(self, group: str, version: str) -> dict[str, Any]:
         kinds = [kind for kind in self.kinds if (kind.group, kind.version) == (group, version)]
