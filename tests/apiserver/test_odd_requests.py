@@ -45,6 +45,8 @@ def test_deprecated_kinds_warn_also_if_the_wanted_form_is_not_acceptable_but_not
             path = "/api/v1/namespaces/default/endpoints/x"
             answer = await _ask(api, "GET", path, accept="application/json;as=Foo;v=v1;g=meta.k8s.io")
             assert (answer.code, len(answer.warnings)) == (406, 1)
+            answer = await _ask(api, "GET", path, accept="application/xml")
+            assert (answer.code, list(answer.warnings)) == (406, [])
             answer = await _ask(api, "PATCH", path, {}, content_type="text/plain")
             assert (answer.code, list(answer.warnings)) == (415, [])
             answer = await _ask(api, "PATCH", path, {}, content_type=_MERGE)
@@ -124,6 +126,11 @@ def test_events_are_read_from_the_store_which_refuses_revisions_in_its_own_words
         ("v1", "ConfigMapList", "converting (v1.ConfigMapList) to (core.ConfigMap): unknown conversion"),
         ("apps/v1", "DeploymentList", "converting (v1.DeploymentList) to (core.ConfigMap): unknown conversion"),
         (
+            "v1",
+            "BindingList",
+            'no kind "BindingList" is registered for version "v1" in scheme "pkg/api/legacyscheme/scheme.go:30"',
+        ),
+        (
             "apps/v1",
             "List",
             'no kind "List" is registered for version "apps/v1" in scheme "pkg/api/legacyscheme/scheme.go:30"',
@@ -151,6 +158,8 @@ def test_bindings_name_a_pod_of_their_own_namespace() -> None:
     async def scenario() -> None:
         async with opened() as api:
             path, target = "/api/v1/namespaces/default/bindings", {"kind": "Node", "name": "n"}
+            empty = await _ask(api, "POST", path, b"null")
+            assert _message(empty) == (500, "target.name: Required value")
             unnamed = await _ask(api, "POST", path, {"metadata": {}, "target": target})
             assert _message(unnamed) == (400, "Name parameter required.")
             other = await _ask(api, "POST", path, {"metadata": {"name": "p", "namespace": "other"}, "target": target})
@@ -166,6 +175,7 @@ def test_deleting_jobs_without_a_policy_warns_also_if_there_are_none() -> None:
         async with opened() as api:
             path = "/apis/batch/v1/namespaces/default/jobs"
             assert len((await _ask(api, "DELETE", path)).warnings) == 1
+            assert list((await _ask(api, "DELETE", f"{path}?fieldSelector=x=y")).warnings) == []
             assert list((await _ask(api, "DELETE", f"{path}?propagationPolicy=Background")).warnings) == []
 
     asyncio.run(scenario())
@@ -173,12 +183,45 @@ def test_deleting_jobs_without_a_policy_warns_also_if_there_are_none() -> None:
 
 @pytest.mark.parametrize(
     ("path", "rows"),
-    [(_MAPS, []), ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", None)],
+    [
+        (_MAPS, []),
+        ("/apis/apiregistration.k8s.io/v1/apiservices?fieldSelector=metadata.name=x", []),
+        ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", None),
+    ],
 )
 def test_a_table_without_rows_has_null_where_another_server_makes_it(path: str, rows: object) -> None:
     async def scenario() -> None:
         async with opened() as api:
             answer = await _ask(api, "GET", path, accept="application/json;as=Table;v=v1;g=meta.k8s.io")
             assert json.loads(answer.body)["rows"] == rows
+
+    asyncio.run(scenario())
+
+
+def test_maps_in_the_message_about_a_patch_are_in_order_however_they_were_written() -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            body = {"metadata": {"name": "x", "labels": {"b": "1", "a": "2"}}, "data": {"z": "1", "y": "2"}}
+            assert (await _ask(api, "POST", _MAPS, body)).code == 201
+            answer = await _ask(api, "PATCH", f"{_MAPS}/x", {"immutable": "x"}, content_type=_MERGE)
+            code, message = _message(answer)
+            shown = message.replace("\\", "")
+            assert (code, '"labels":{"a":"2","b":"1"}' in shown, '"data":{"y":"2","z":"1"}' in shown) == (
+                422,
+                True,
+                True,
+            )
+
+    asyncio.run(scenario())
+
+
+def test_a_watch_of_one_name_by_its_prefix_can_be_streamed() -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            path = "/api/v1/watch/namespaces/default/configmaps/x"
+            code, message = _message(await _ask(api, "GET", path, accept="text/plain"))
+            assert (code, message.endswith("application/vnd.kubernetes.protobuf;stream=watch")) == (406, True)
+            code, message = _message(await _ask(api, "GET", f"{_MAPS}/x", accept="text/plain"))
+            assert (code, message.endswith("application/vnd.kubernetes.protobuf")) == (406, True)
 
     asyncio.run(scenario())

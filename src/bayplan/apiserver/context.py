@@ -176,7 +176,7 @@ class Call:
         """The form that the client wants. Raises ApiError (406)."""
         if self.kind.is_custom and (self.path.subresource is None or self.path.subresource.name != "scale"):
             return negotiate_custom(self.request.accept)
-        is_list = not self.path.name and self.request.method == "GET"
+        is_list = (not self.path.name or self.request.info.has_verb_prefix) and self.request.method == "GET"
         return negotiate(self.request.accept, is_list=is_list)
 
     def shape(self, *, is_list: bool = False) -> Shape:
@@ -347,12 +347,15 @@ class Call:
         kinds = self.context.kinds
         item = given_kind.removesuffix("List")  # lists are registered too, that of anything in `v1`
         is_list = item != given_kind and (
-            (given_version, given_kind) == ("v1", "List") or kinds.of_kind(given_version, item) is not None
+            (given_version, given_kind) == ("v1", "List")
+            or ((listed := kinds.of_kind(given_version, item)) is not None and listed.is_stored)
         )
         if not is_list and kinds.of_kind(given_version, given_kind) is None:
             scheme = _SCHEMES.get(api_version.partition("/")[0], "pkg/api/legacyscheme/scheme.go:30")
             return f'no kind "{given_kind}" is registered for version "{given_version}" in scheme "{scheme}"'
         group = api_version.rpartition("/")[0].partition(".")[0] or "core"
+        if kind_name == "Event":  # one type for both groups
+            group = "core"
         version = given_version.rpartition("/")[2]
         return f"converting ({version}.{given_kind}) to ({group}.{kind_name}): unknown conversion"
 

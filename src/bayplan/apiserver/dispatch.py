@@ -283,11 +283,18 @@ def _refused(call: Call, error: ApiError) -> Response:
 def _form(call: Call) -> Form:
     """The form that the client wants, once built-in resources have found their route and deprecated ones have said so. Raises ApiError (405, 406)."""
     subresource = call.path.subresource
-    if not call.kind.is_custom:
-        if subresource is None:
-            _check_routed(call.request.method, call.path)
-        _warn_if_deprecated(call)
-    return PLAIN if subresource is not None and subresource.name in STREAMS else call.form
+    if call.kind.is_custom:
+        return PLAIN if subresource is not None and subresource.name in STREAMS else call.form
+    if subresource is None:
+        _check_routed(call.request.method, call.path)
+    try:
+        form = PLAIN if subresource is not None and subresource.name in STREAMS else call.form
+    except ApiError as error:
+        if not error.status.message.startswith("406: "):  # the words of who finds routes, and only routes warn
+            _warn_if_deprecated(call)
+        raise
+    _warn_if_deprecated(call)
+    return form
 
 
 def _warn_if_deprecated(call: Call) -> None:

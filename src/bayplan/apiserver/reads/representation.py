@@ -208,8 +208,8 @@ class Shape:
 
     def _whole_table(self, rows: Sequence[bytes], meta: meta_v1.ListMeta, *, with_columns: bool = True) -> bytes:
         columns = printer_for(self.kind).columns if with_columns else None
-        is_separate = self.kind.group in _SEPARATE_SERVERS
-        return table_of(self.form.version, meta, columns, rows, empty=b"null" if is_separate else b"[]")
+        empty = b"null" if self.kind.group == _DEFINITIONS else b"[]"
+        return table_of(self.form.version, meta, columns, rows, empty=empty)
 
     def _row_object(self, entry: Entry) -> bytes:
         if self.include_object == "None":
@@ -276,8 +276,8 @@ async def in_steps(entries: Sequence[Entry], make: Callable[[Entry], bytes]) -> 
     return made
 
 
-_SEPARATE_SERVERS = frozenset(("apiextensions.k8s.io", "apiregistration.k8s.io"))
-"""Groups that kube-apiserver leaves to servers of their own, which write no rows as null."""
+_DEFINITIONS = "apiextensions.k8s.io"
+"""The group whose server in kube-apiserver writes no rows as null."""
 
 
 def table_of(

@@ -48,6 +48,7 @@ async def create_binding(call: Call) -> Response:
     binding: core_v1.Binding = call.body_object(core_v1.Binding, "Binding", "v1")
     if binding.metadata.namespace not in ("", call.path.namespace):
         raise bad_request(OTHER_NAMESPACE)
+    _check(binding)
     if not binding.metadata.name:
         raise bad_request("Name parameter required.")
     pods = call.context.kinds.of_kind("v1", "Pod")

@@ -67,6 +67,7 @@ async def delete_collection(call: Call) -> Response:
     shape = call.shape(is_list=True)
     check_list_options(call.request.query, watch=False)
     options = parse_options(call)
+    read.selection(call)
     _warn(call, options)
     entries, meta = await read.chosen(call)
     for begin in range(0, len(entries), _AT_ONCE):

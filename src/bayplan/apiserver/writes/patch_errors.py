@@ -82,11 +82,35 @@ def spoiled_by(patch_type: str, patch: Any, tree: Any, kind: Kind, why: str) -> 
     if patch_type == STRATEGIC:
         text = shown(patch)
     else:
-        data = encode(_merged(tree, patch) if patch_type == MERGE else _operated(tree, patch))
+        ordered = _maps_in_order(tree)
+        data = encode(_merged(ordered, patch) if patch_type == MERGE else _operated(ordered, patch))
         if not kind.is_custom and b"[]" not in encode(patch):  # nobody but the server left lists empty
             data = with_null_lists(kind.kind, data)
         text = data.decode()
     return invalid_object("", "", "", [invalid("patch", text, why)])
+
+
+_MAPS: Final = frozenset(
+    (
+        *("labels", "annotations", "matchLabels", "nodeSelector", "data", "stringData", "binaryData"),
+        *("limits", "requests", "capacity", "allocatable", "hard", "used", "parameters", "overhead"),
+    )
+)
+"""Fields that are maps in Go, whose keys it writes in order; all other objects have fields in an order of their own."""
+
+
+def _maps_in_order(tree: Any) -> Any:
+    """A tree with its maps as Go writes them, whatever the order in which clients wrote them."""
+    if isinstance(tree, dict):
+        return {
+            name: dict(sorted(item.items()))
+            if name in _MAPS and isinstance(item, dict)
+            else item
+            if name == "managedFields"
+            else _maps_in_order(item)
+            for name, item in tree.items()
+        }
+    return [_maps_in_order(item) for item in tree] if isinstance(tree, list) else tree
 
 
 def _merged(tree: Any, patch: Any) -> Any:

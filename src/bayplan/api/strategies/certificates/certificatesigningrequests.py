@@ -114,11 +114,11 @@ class CertificateSigningRequestStrategy(Strategy):
     ) -> list[FieldError]:
         errors: list[FieldError] = []
         _check_conditions(errors, obj.status)
-        _check_kept(errors, obj.status, old.status)
-        _check_approval(errors, obj.status, old.status)
         if obj.status.certificate and not _has_block(obj.status.certificate, "CERTIFICATE"):
             text = "must contain at least one CERTIFICATE PEM block"
             errors.append(invalid("status.certificate", "<certificate data>", text))
+        _check_kept(errors, obj.status, old.status)
+        _check_approval(errors, obj.status, old.status)
         if old.status.certificate and obj.status.certificate != old.status.certificate:
             errors.append(forbidden("status.certificate", "updates may not modify existing certificate content"))
         return errors
