@@ -225,3 +225,16 @@ def test_a_watch_of_one_name_by_its_prefix_can_be_streamed() -> None:
             assert (code, message.endswith("application/vnd.kubernetes.protobuf")) == (406, True)
 
     asyncio.run(scenario())
+
+
+def test_empty_lists_in_the_message_about_a_patch_are_null_but_for_those_of_the_patch() -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            path = "/api/v1/namespaces/default/limitranges"
+            body = {"metadata": {"name": "x"}, "spec": {"limits": []}}
+            assert (await _ask(api, "POST", path, body)).code == 201
+            code, message = _message(await _ask(api, "PATCH", f"{path}/x", {"metadata": []}, content_type=_MERGE))
+            shown = message.replace("\\", "")
+            assert (code, '"metadata":[],"spec":{"limits":null}}' in shown) == (422, True)
+
+    asyncio.run(scenario())

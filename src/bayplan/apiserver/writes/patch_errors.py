@@ -84,7 +84,9 @@ def spoiled_by(patch_type: str, patch: Any, tree: Any, kind: Kind, why: str) -> 
     else:
         ordered = _maps_in_order(tree)
         data = encode(_merged(ordered, patch) if patch_type == MERGE else _operated(ordered, patch))
-        if not kind.is_custom and b"[]" not in encode(patch):  # nobody but the server left lists empty
+        if not kind.is_custom and patch_type == MERGE:
+            data = encode(_with_own_lists(msgspec.json.decode(with_null_lists(kind.kind, data)), patch))
+        elif not kind.is_custom and b"[]" not in encode(patch):  # nobody but the server left lists empty
             data = with_null_lists(kind.kind, data)
         text = data.decode()
     return invalid_object("", "", "", [invalid("patch", text, why)])
@@ -93,7 +95,7 @@ def spoiled_by(patch_type: str, patch: Any, tree: Any, kind: Kind, why: str) -> 
 _MAPS: Final = frozenset(
     (
         *("labels", "annotations", "matchLabels", "nodeSelector", "data", "stringData", "binaryData"),
-        *("limits", "requests", "capacity", "allocatable", "hard", "used", "parameters", "overhead"),
+        *("limits", "requests", "capacity", "allocatable", "hard", "used", "overhead"),
     )
 )
 """Fields that are maps in Go, whose keys it writes in order; all other objects have fields in an order of their own."""
@@ -111,6 +113,15 @@ def _maps_in_order(tree: Any) -> Any:
             for name, item in tree.items()
         }
     return [_maps_in_order(item) for item in tree] if isinstance(tree, list) else tree
+
+
+def _with_own_lists(tree: Any, patch: Any) -> Any:
+    """A tree whose empty lists are null, but for those that stand in the patch."""
+    if patch == []:
+        return []
+    if isinstance(tree, dict) and isinstance(patch, dict):
+        return {name: _with_own_lists(item, patch[name]) if name in patch else item for name, item in tree.items()}
+    return tree
 
 
 def _merged(tree: Any, patch: Any) -> Any:
