@@ -1,4 +1,4 @@
-"""Components of a cluster with several API servers, in one of several equal processes: each component runs while this process holds its lease.
+"""Components of a cluster with several API server processes: in one process, or in several equal ones, where each component runs while a process holds its lease.
 
 They reach the API over HTTPS, at the address behind which all servers are, as components on other machines would.
 """
@@ -93,6 +93,12 @@ class ElectedComponents:
         )
 
     async def run(self, names: Sequence[str]) -> None:
+        """Run components until cancelled: there is no other process for them."""
+        for name in names:
+            self._components.start(name)
+        await asyncio.get_running_loop().create_future()
+
+    async def elect(self, names: Sequence[str]) -> None:
         """Run components until cancelled, each while its lease is held. Raises LeadershipLost when one is lost: the process is to end then, and all that it runs."""
         async with asyncio.TaskGroup() as group:
             for name in names:

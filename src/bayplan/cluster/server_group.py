@@ -83,16 +83,22 @@ _NAMES: Final = {
 
 @contextlib.contextmanager
 def server_group(
-    settings: ClusterSettings, processes: int, clock: Clock, *, components: Sequence[str] | None = None
+    settings: ClusterSettings,
+    processes: int,
+    clock: Clock,
+    *,
+    components: Sequence[str] = (),
+    are_separate: bool = False,
 ) -> Iterator[ServerGroup]:
     """A group that has not started yet; to be called before there is an event loop. All its processes are gone on exit. Raises ClusterError.
 
-    components: what hosts of components are to run; then each API server is a server of its own, at an address of loopback. None: all are one server.
+    components: what runs besides. are_separate: whether each API server is a server of its own, at an address of loopback, with a host of components that stands for
+    election. Otherwise all are one server, and one process runs the components.
     """
     collect_seldom()
     with contextlib.ExitStack() as stack:
         directory = settings.directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bayplan-")))
-        own = _own_addresses(settings, processes) if components is not None else ()
+        own = _own_addresses(settings, processes) if are_separate else ()
         settings = replace(settings, directory=directory, certificate_addresses=own)
         credentials = obtain(directory, kubernetes_addresses(settings), clock.now())
         if settings.token_signing_key is None:
@@ -105,7 +111,7 @@ def server_group(
             settings=replace(settings, port=port),
             processes=processes,
             own_addresses=own,
-            components=tuple(components or ()),
+            components=tuple(components),
             url=url_of(settings.bind_address, port),
             sockets=tuple(one.fileno() for one in sockets),
             counts=memory,
@@ -208,7 +214,7 @@ class ServerGroup:
             async with asyncio.TaskGroup() as group:
                 for number in range(1, self._plan.processes):
                     group.create_task(self._start(Role(_API, number)))
-                for number in range(self._plan.processes if self._plan.components else 0):
+                for number in range(self._hosts):
                     group.create_task(self._start(Role(_COMPONENTS, number)))
         except BaseExceptionGroup as errors:
             await self.stop()
@@ -303,12 +309,18 @@ class ServerGroup:
 
     async def _metrics(self) -> bytes:
         """The metrics of all processes that answer, as those of one server."""
-        texts = await asyncio.gather(*(child.ask("metrics") for child in self._of_kind(_API, _STORE.kind)))
+        texts = await asyncio.gather(*(child.ask("metrics") for child in self._of_kind(_API, _STORE.kind, _COMPONENTS)))
         return summed_metrics([text for text in texts if text is not None])
 
     async def _write_audit(self, lines: Sequence[bytes]) -> Sequence[str]:
         """Write lines of an API server into the audit log: of each, what went wrong."""
         return await self._audit.write(lines) if self._audit is not None else [""] * len(lines)
+
+    @property
+    def _hosts(self) -> int:
+        """How many processes host components."""
+        plan = self._plan
+        return (plan.processes if plan.own_addresses else 1) if plan.components else 0
 
     def _of_kind(self, *kinds: str) -> list[ChildProcess]:
         return [child for role, child in self._children.items() if role.kind in kinds]

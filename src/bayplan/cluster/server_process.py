@@ -55,7 +55,7 @@ class GroupPlan:
     own_addresses: tuple[str, ...] = ()
     """The address of each, if each is a server of its own; none if all are one server."""
     components: tuple[str, ...] = ()
-    """What each host of components stands for election for; as many hosts as API servers, or none if this is empty."""
+    """What runs besides API servers. If these are servers of their own, as many hosts stand for election; otherwise there is one, without election."""
     url: str = ""
     """Of the address behind which all are."""
     sockets: tuple[int, ...]
@@ -160,7 +160,7 @@ class _Host:
         return ""
 
     async def _run_components(self, index: int) -> str:
-        """Stand for election of components; what is wrong with their settings, if that is so."""
+        """Run components, or stand for their election; what is wrong with their settings, if that is so."""
         name_process(f"bayplan-comp-{index}")
         from bayplan.cluster.credentials import obtain
         from bayplan.cluster.elected_components import ElectedComponents
@@ -177,7 +177,8 @@ class _Host:
             )
         except (ClusterError, ValueError, OSError) as error:
             return str(error)
-        self._electing = asyncio.get_running_loop().create_task(components.run(self._plan.components))
+        running = components.elect if self._plan.own_addresses else components.run
+        self._electing = asyncio.get_running_loop().create_task(running(self._plan.components))
         self._electing.add_done_callback(self._election_ended)
         return ""
 

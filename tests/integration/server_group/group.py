@@ -136,7 +136,7 @@ def running(directory: Path, *arguments: str, processes: int = 2, store: str = "
         BAYPLAN, "apiserver", f"--store={store or f'sqlite:{directory}/store.db'}", f"--processes={processes}", "--secure-port=0",
         f"--cert-dir={directory}/pki", f"--kubeconfig={directory}/kubeconfig", *arguments,
     ]  # fmt: skip
-    with _started(command, directory) as group:
+    with started(command, directory) as group:
         yield group
 
 
@@ -144,12 +144,13 @@ def running(directory: Path, *arguments: str, processes: int = 2, store: str = "
 def running_servers(directory: Path, *arguments: str, servers: int = 3) -> Iterator[Group]:
     """Start a whole cluster with several API servers."""
     command = [BAYPLAN, "up", f"--servers={servers}", f"--data-dir={directory}", "--port=0", *arguments]
-    with _started(command, directory) as group:
+    with started(command, directory) as group:
         yield group
 
 
 @contextlib.contextmanager
-def _started(command: list[str], directory: Path) -> Iterator[Group]:
+def started(command: list[str], directory: Path) -> Iterator[Group]:
+    """Start a command that says when it is ready."""
     log = (directory / "log").open("a")
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     assert process.stdout is not None

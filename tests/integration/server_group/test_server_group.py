@@ -8,12 +8,16 @@ import os
 import re
 import signal
 import socket
+import ssl
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from bayplan.apiserver import certificates
 from tests.integration.server_group.group import (
     FAILURES,
     MAPS,
@@ -24,6 +28,7 @@ from tests.integration.server_group.group import (
     needs_linux,
     running,
 )
+from tests.store.etcd.server import needs_etcd, shared_server
 
 pytestmark = needs_linux
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -165,6 +170,96 @@ def test_a_user_whom_one_process_has_made_is_known_and_permitted_in_the_others(g
         assert second.ask("GET", MAPS)[0] == 200
         assert first.ask("DELETE", f"/api/v1/namespaces/default/serviceaccounts/{name}")[0] == 200
         assert second.ask("GET", MAPS)[0] == 401
+
+
+def test_addresses_and_ports_are_given_out_once_by_all_processes(group: Group) -> None:
+    services: list[dict[str, Any]] = []
+
+    def create(number: int) -> None:
+        connection = group.connect()
+        for step in range(15):
+            spec = {"type": "NodePort", "ports": [{"port": 80}]}
+            body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": f"s-{number}-{step}"}, "spec": spec}
+            code, made = connection.ask("POST", "/api/v1/namespaces/default/services", body)
+            assert code == 201, made
+            services.append(made)
+
+    threads = [threading.Thread(target=create, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(services) == 90
+    assert len({one["spec"]["clusterIP"] for one in services}) == 90
+    assert len({one["spec"]["ports"][0]["nodePort"] for one in services}) == 90
+
+
+def test_all_are_well_and_a_process_says_so_if_the_owner_of_the_store_is_away(tmp_path: Path) -> None:
+    with running(tmp_path) as group:
+        first, second = group.connections(2)
+        for one in (first, second):
+            assert "[+]etcd ok" in one.text("/readyz?verbose")
+        group.kill("bayplan-store")
+        reasons: list[str] = []
+
+        def is_told() -> bool:
+            reasons.extend(one.text("/readyz/etcd") for one in (first, second))
+            return any("does not answer" in reason for reason in reasons)
+
+        eventually(is_told, 5)
+        for one in (first, second):
+            eventually(lambda one=one: one.text("/readyz/etcd") == "ok")  # type: ignore[misc]
+
+
+@needs_etcd
+def test_on_etcd_each_process_is_a_server_and_nobody_owns_the_store(tmp_path: Path) -> None:
+    url = f"etcd://{shared_server().endpoint}"
+    with running(tmp_path, "--etcd-prefix=/group", store=url) as group:
+        assert group.pid("bayplan-store") == 0
+        first, second = group.connections(2)
+        code, created = first.ask("POST", MAPS, config_map("shared", step="0"))
+        assert code == 201
+        for step in range(1, 30):
+            writer, reader = (first, second) if step % 2 else (second, first)
+            created["data"]["step"] = str(step)
+            code, created = writer.ask("PUT", f"{MAPS}/shared", created)
+            assert code == 200
+            assert reader.ask("GET", f"{MAPS}/shared")[1]["metadata"] == created["metadata"]
+        before = group.kill("bayplan-api-1")
+        eventually(lambda: group.replaced("bayplan-api-1", before))
+        assert group.connect().ask("GET", f"{MAPS}/shared")[1]["metadata"] == created["metadata"]
+
+
+def test_files_that_change_are_read_again_by_all_processes(tmp_path: Path) -> None:
+    now = time.time()
+    authority = certificates.make_authority(now)
+    pairs = [certificates.sign(authority, now, name, hosts=("127.0.0.1",)) for name in ("old", "new")]
+    certificate, key = tmp_path / "server.crt", tmp_path / "server.key"
+
+    def install(number: int) -> None:
+        certificate.write_bytes(pairs[number].certificate)
+        key.write_bytes(pairs[number].key)
+
+    install(0)
+    with running(tmp_path, f"--tls-cert-file={certificate}", f"--tls-private-key-file={key}") as group:
+        shown = _shown_certificates(group, 6)
+        assert shown == {ssl.PEM_cert_to_DER_cert(pairs[0].certificate.decode())}
+        install(1)
+        new = {ssl.PEM_cert_to_DER_cert(pairs[1].certificate.decode())}
+        eventually(lambda: _shown_certificates(group, 6) == new)
+
+
+def _shown_certificates(group: Group, connections: int) -> set[bytes | None]:
+    """The server's certificates (DER) that so many connections at once are shown."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    address = ("127.0.0.1", int(group.url.rsplit(":", 1)[1]))
+    with contextlib.ExitStack() as stack:
+        found: set[bytes | None] = set()
+        for _ in range(connections):
+            one = stack.enter_context(context.wrap_socket(socket.create_connection(address, timeout=10)))
+            found.add(one.getpeercert(binary_form=True))
+        return found
 
 
 def test_nothing_acknowledged_is_lost_whichever_process_is_killed(tmp_path: Path) -> None:

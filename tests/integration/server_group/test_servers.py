@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bayplan.client.kubeconfig import load
+from tests.integration.conftest import BAYPLAN
 from tests.integration.server_group.group import (
     MAPS,
     Connection,
@@ -15,6 +16,7 @@ from tests.integration.server_group.group import (
     eventually,
     needs_linux,
     running_servers,
+    started,
 )
 
 pytestmark = needs_linux
@@ -85,6 +87,20 @@ def test_another_host_of_components_takes_over_from_one_that_is_killed(tmp_path:
 def _nodes(connection: Connection) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = connection.ask("GET", "/api/v1/nodes")[1]["items"]
     return items
+
+
+def test_a_cluster_with_more_processes_is_one_server_and_one_host_of_components(tmp_path: Path) -> None:
+    command = [BAYPLAN, "up", "--processes=3", f"--data-dir={tmp_path}", "--port=0", "--nodes=1"]
+    with started(command, tmp_path) as group:
+        assert group.pid("bayplan-api-1")
+        assert group.pid("bayplan-api-2") == group.pid("bayplan-comp-1") == 0
+        run_pod(group, "before", 30)
+        before = group.kill("bayplan-comp-0")
+        eventually(lambda: group.replaced("bayplan-comp-0", before))
+        run_pod(group, "after", 10)
+        text = group.connect().text("/metrics")
+        assert "\nscheduler_schedule_attempts_total{" in text
+        assert "\napiserver_request_total{" in text
 
 
 def test_each_server_has_an_address_and_an_identity_and_one_address_leads_to_all(tmp_path: Path) -> None:

@@ -29,13 +29,14 @@ def run_group_until_stopped(
     kubeconfig: Path,
     what: str,
     *,
-    components: Sequence[str] | None = None,
+    components: Sequence[str] = (),
+    are_separate: bool = False,
     manifests: Any = (),
     follows_links: bool = True,
 ) -> None:
     """Run API servers in so many processes until SIGINT or SIGTERM. Raises Failure.
 
-    components: what is elected among as many hosts of components, if these are servers of their own; None if all are one server.
+    components, are_separate: see `server_group`.
     """
     if sys.platform != "linux":
         raise Failure("several API server processes need Linux")
@@ -45,7 +46,9 @@ def run_group_until_stopped(
     from bayplan.support.clock import SystemClock
 
     try:
-        with server_group(settings, processes, SystemClock(), components=components) as group:
+        with server_group(
+            settings, processes, SystemClock(), components=components, are_separate=are_separate
+        ) as group:
             run_loop(_serve(group, settings, kubeconfig.absolute(), what, manifests, follows_links))
     except (ClusterError, StoreError, ValueError) as error:
         raise Failure(str(error)) from error

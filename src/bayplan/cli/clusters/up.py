@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from bayplan.cluster.settings import ClusterSettings
     from bayplan.cluster.worker_process import WorkerProcess
 
+_ONE_API_PROCESS = 2
+"""With so many processes the API server has one of them."""
 _COMMAND_LINE_ONLY = ("config", "help", "h")
 """Options that make no sense in the file that `--config` names."""
 
@@ -164,9 +166,10 @@ _COMMAND_LINE_ONLY = ("config", "help", "h")
 )
 @click.option(
     "--processes",
-    type=click.IntRange(1, 2),
+    type=click.IntRange(1, 64),
     default=None,
-    help="1: all in one process; 2: the API server has one, all else the other.  [default: 2 on Linux with two CPUs]",
+    help="1: all in one process; 2: the API server has one, all else the other; more: scheduler, controllers and nodes have one, the API all others, and the "
+    "store a further one.  [default: 2 on Linux with two CPUs]",
 )
 @click.option(
     "--servers",
@@ -256,8 +259,8 @@ def run_cluster(options: UpOptions) -> None:
     follows_links = options.kubeconfig is not None or options.directory is None
     check_kubeconfig(path, options.directory / "pki" if options.directory else None, follows_links=follows_links)
     settings = options.settings()
-    if options.servers > 1:
-        _run_servers(options, settings, manifests, path, follows_links)
+    if options.servers > 1 or (options.processes or 1) > _ONE_API_PROCESS:
+        _run_group(options, settings, manifests, path, follows_links)
         return
     real_nodes = options.real_node_settings(settings)
     with _worker_process(settings, options.processes) as worker_process:
@@ -278,31 +281,36 @@ def run_cluster(options: UpOptions) -> None:
         )
 
 
-def _run_servers(
+def _run_group(
     options: UpOptions, settings: ClusterSettings, manifests: Any, kubeconfig: Path, follows_links: bool
 ) -> None:
-    """Run several API servers. Raises Failure, UsageError."""
+    """Run several API server processes. Raises Failure, UsageError."""
     from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER
 
     given = {
         "--real-nodes": options.real_nodes,
         "--from": options.source,
         "--ui": options.ui,
-        "--processes": options.processes,
         "--descheduler-policy": options.descheduler_policy,
+        "--processes": options.processes if options.servers > 1 else None,
     }
+    are_separate = options.servers > 1
     for name, value in given.items():
         if value:
-            raise click.UsageError(f"--servers and {name} exclude each other")
+            raise click.UsageError(
+                f"{'--servers' if are_separate else '--processes=3 and more'} and {name} exclude each other"
+            )
     components = [SCHEDULER, CONTROLLERS, *([NODES] if settings.nodes.plays_nodes else [])]
     nodes = settings.nodes.nodes
-    what = f"{options.servers} servers, {nodes} node{'s' * (nodes != 1)}"
+    count = options.servers if are_separate else (options.processes or 1) - 1
+    what = f"{count} {'servers' if are_separate else 'API server processes'}, {nodes} node{'s' * (nodes != 1)}"
     run_group_until_stopped(
         settings,
-        options.servers,
+        count,
         kubeconfig,
         what,
         components=components,
+        are_separate=are_separate,
         manifests=manifests,
         follows_links=follows_links,
     )
