@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 import pytest
 
 from bayplan.store.interface import Store
+from bayplan.store.memory import MemoryStore
+from bayplan.support.clock import SystemClock
 from bayplan.testing import transcripts
 from bayplan.testing.replay import Player, Report
 from tests.apiserver.etcd_stores import etcd_store, new_prefix
 from tests.apiserver.serving import TOKENS, served
 from tests.store.etcd.server import needs_etcd
+from tests.store.remote.served import ServedStore
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "api"
 TOPICS = sorted(path.stem for path in GOLDEN.glob("*.json"))
+_TELLS_WHAT_A_RULE_WRITES = "06-tables"
+"""A table shows the status that a rule of the server has given an API service just before, which is a race with another process."""
 
 
 async def play(topic: str, store: Store | None = None) -> list[Report]:
@@ -37,6 +43,15 @@ def test_scenarios_are_answered_as_recorded(topic: str) -> None:
 @pytest.mark.parametrize("topic", TOPICS)
 def test_scenarios_are_answered_as_recorded_on_etcd(topic: str) -> None:
     reports = asyncio.run(play(topic, etcd_store(new_prefix())))
+    assert reports
+    assert {report.scenario: report.differing for report in reports if not report.matches} == {}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="paths of sockets are shortened by /proc")
+@pytest.mark.parametrize("topic", [topic for topic in TOPICS if topic != _TELLS_WHAT_A_RULE_WRITES])
+def test_scenarios_are_answered_as_recorded_over_the_store_of_another_process(topic: str, tmp_path: Path) -> None:
+    clock = SystemClock()
+    reports = asyncio.run(play(topic, ServedStore(MemoryStore(clock=clock), tmp_path, clock)))
     assert reports
     assert {report.scenario: report.differing for report in reports if not report.matches} == {}
 

@@ -164,6 +164,8 @@ class Strategy:
         """Fields for field selectors, besides `metadata.name` and `metadata.namespace`: path -> value as text."""
         return {}
 
+    observed_fields: tuple[str, ...] = ()
+    """All that `selectable_fields` reads of an object, as attributes with dots between them: the rest need not be decoded for it. None: perhaps everything."""
     selectable_field_names: frozenset[str] = frozenset()
     """The names of these fields; a selector with any other name is refused."""
 

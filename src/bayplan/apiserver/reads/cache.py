@@ -23,6 +23,7 @@ from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.go_json import escaped
 from bayplan.api.kinds import Kind
 from bayplan.api.strategies import strategy_for
+from bayplan.apiserver.reads.observed import observed_decoder
 from bayplan.apiserver.reads.watching import Entry, Event, Watcher
 from bayplan.store.interface import Event as StoreEvent
 from bayplan.store.interface import KeyValue
@@ -101,6 +102,7 @@ class ResourceCache:
         self.kind = kind
         """The row in whose version objects are kept."""
         self.strategy = strategy_for(kind)
+        self._observe = observed_decoder(kind, self.strategy)
         self.buckets: dict[str, Bucket] = {}
         self.watchers: dict[Watcher, None] = {}
         """In the order in which they came, so that equal runs tell them in the same order."""
@@ -169,7 +171,7 @@ class ResourceCache:
         if type(obj) is Prepared:
             entry = obj.entry = Entry(namespace, name, revision, create_revision, body, obj.labels, obj.fields, obj.uid)
             return entry
-        decoded = decoder(self.kind.type)(b"{" + body) if obj is None else obj
+        decoded = self._observe(b"{" + body) if obj is None else obj
         shown = self.strategy.shown(decoded)
         if shown is not decoded:
             body = with_revision(stored_value(self.kind, shown)[len(self.kind.type_meta) :], revision)
@@ -195,6 +197,7 @@ class ResourceCache:
     def become(self, kind: Kind) -> None:
         """Serve another row of the same kind, whose objects look the same."""
         self.kind, self.strategy = kind, strategy_for(kind)
+        self._observe = observed_decoder(kind, self.strategy)
 
     def load(self, key: str, value: bytes, revision: int, create_revision: int) -> None:
         """Take in an object at start-up, without an event."""

@@ -178,6 +178,18 @@ class PodStrategy(Strategy):
             found.extend(ip_warnings(f"status.hostIPs[{index}].ip", host.ip))
         return found
 
+    observed_fields = (
+        "spec.node_name",
+        "spec.restart_policy",
+        "spec.scheduler_name",
+        "spec.service_account_name",
+        "spec.host_network",
+        "status.phase",
+        "status.pod_ip",
+        "status.pod_ips",
+        "status.nominated_node_name",
+    )
+
     def selectable_fields(self, obj: core_v1.Pod) -> dict[str, str]:
         spec, status = obj.spec, obj.status
         return {
