@@ -28,9 +28,12 @@ _IN_WHEEL: Final = (
     "bayplan/api/types/texts.json.gz",
     "bayplan/api/printing/columns.json",
     "bayplan/examples/shop.yaml",
+    "bayplan/simulation/lessons/scenarios/list-watch.yaml",
     "bayplan/ui/static/index.html",
     "bayplan/ui/static/vendor/preact.js",
     "bayplan/ui/static/vendor/LICENSE.preact.txt",
+    "bayplan/ui/static/vendor/LICENSE.uplot.txt",
+    "bayplan/ui/static/terminal/screen.js",
 )
 _NOT_IN_WHEEL: Final = re.compile(r"(^|/)(tests|benchmarks|tools|golden|__pycache__)/|\.pyc$")
 _PROGRAMS: Final = ("bayplan", "kubectl-bayplan", "kubectl_complete-bayplan")
@@ -41,6 +44,7 @@ _COMMANDS: Final = (
     ("annotations",),
     ("demo", "--help"),
     ("ui", "--help"),
+    ("learn", "taints"),
 )
 
 

@@ -315,3 +315,29 @@ def test_two_configurations_are_compared_side_by_side(tmp_path: Path) -> None:
             assert await tab.tab.evaluate("document.documentElement.scrollWidth") <= 390
 
     asyncio.run(whole())
+
+
+def test_more_tabs_than_a_browser_has_connections_all_follow_and_one_takes_over() -> None:
+    async def story(tab: Watched, page: Page, cluster: Cluster) -> None:
+        await tab.open("#/pods")
+        others = [Watched(await tab.tab.context.new_page(), tab.url) for _ in range(11)]
+        for one in others:
+            await one.open("#/pods")
+            await one.see("big")
+        assert page.server.feed.followers == 1
+        await cluster.client().create(pod("late", containers=(container(),)))
+        for one in (tab, *others):
+            await one.until("() => bayplan.store.tables.pods.get('default/late')?.[3] === 'Running'")
+        await tab.tab.close()
+
+        async def another_follows() -> bool:
+            page.server.feed.set_status(turn=page.server.feed.number)
+            return page.server.feed.followers == 1
+
+        await eventually(another_follows)
+        await cluster.client().create(pod("later", containers=(container(),)))
+        for one in others:
+            await one.until("() => bayplan.store.tables.pods.get('default/later')?.[3] === 'Running'")
+            assert one.problems == []
+
+    with_browser(story)

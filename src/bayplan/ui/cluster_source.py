@@ -8,7 +8,7 @@ events cannot tell silence from absence.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -19,6 +19,7 @@ from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.informers import InformerFactory, ObjectCache
 from bayplan.informers.cache import key_of
+from bayplan.informers.informer import Informer
 from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
@@ -80,28 +81,32 @@ class ClusterSource(Protocol):
 
 
 def add_tables(feed: Feed, caches: Mapping[type, ObjectCache[Any]]) -> None:
-    """The tables of the page over these caches."""
+    """The tables of the page over these caches, of which others may take the places later."""
     for name, (cls, columns, make) in _SINGLE.items():
-        feed.add(Table(name, columns, partial(_row, caches[cls], make), caches[cls].keys))
-    kinds = {cls.__name__: caches[cls] for cls in _WORKLOAD_KINDS}
-    feed.add(Table(WORKLOADS, WORKLOAD_COLUMNS, partial(_workload, kinds), partial(_workload_keys, kinds)))
+        feed.add(Table(name, columns, partial(_row, caches, cls, make), partial(_keys, caches, cls)))
+    kinds = {cls.__name__: cls for cls in _WORKLOAD_KINDS}
+    feed.add(Table(WORKLOADS, WORKLOAD_COLUMNS, partial(_workload, caches, kinds), partial(_workload_keys, caches)))
 
 
-def _row(cache: ObjectCache[Any], make: Callable[[Any], Row], key: str) -> Row | None:
-    obj = cache.by_key(key)
+def _row(caches: Mapping[type, ObjectCache[Any]], cls: type, make: Callable[[Any], Row], key: str) -> Row | None:
+    obj = caches[cls].by_key(key)
     return make(obj) if obj is not None else None
 
 
-def _workload(kinds: Mapping[str, ObjectCache[Any]], key: str) -> Row | None:
+def _keys(caches: Mapping[type, ObjectCache[Any]], cls: type) -> Iterable[str]:
+    return caches[cls].keys()
+
+
+def _workload(caches: Mapping[type, ObjectCache[Any]], kinds: Mapping[str, type], key: str) -> Row | None:
     kind, _, rest = key.partition("/")
-    obj = kinds[kind].by_key(rest)
+    obj = caches[kinds[kind]].by_key(rest)
     return workload_row(kind, obj) if obj is not None else None
 
 
-def _workload_keys(kinds: Mapping[str, ObjectCache[Any]]) -> Iterator[str]:
-    for kind, cache in kinds.items():
-        for key in cache.keys():  # noqa: SIM118 (a cache is no mapping)
-            yield f"{kind}/{key}"
+def _workload_keys(caches: Mapping[type, ObjectCache[Any]]) -> Iterator[str]:
+    for cls in _WORKLOAD_KINDS:
+        for key in caches[cls].keys():  # noqa: SIM118 (a cache is no mapping)
+            yield f"{cls.__name__}/{key}"
 
 
 def _followed() -> Iterator[tuple[type, str, str]]:
@@ -182,26 +187,27 @@ class LiveCluster:
         if cls in self._started:
             return
         self._started.add(cls)
-        cache = self.caches[cls]
-
+        informer: Informer[Any] = self._informers.informer(cls)
+        self.caches[cls] = informer.cache
         counted = self.figures.changed if cls is core_v1.Pod else None
+        mark = self._feed.mark
 
-        def put(obj: Any) -> None:
-            key = key_of(obj)
+        def added(obj: Any) -> None:
             if counted is not None:
-                counted(cache.by_key(key), obj)
-            cache.put(obj)
-            self._feed.mark(table, prefix + key)
+                counted(None, obj)
+            mark(table, prefix + key_of(obj))
 
-        def gone(obj: Any) -> None:
-            key = key_of(obj)
-            before = cache.by_key(key)
-            if counted is not None and before is not None:
-                counted(before, None)
-            cache.remove(key)
-            self._feed.mark(table, prefix + key)
+        def changed(old: Any, new: Any) -> None:
+            if counted is not None:
+                counted(old, new)
+            mark(table, prefix + key_of(new))
 
-        self._informers.informer(cls).on_change(put, lambda _, new: put(new), gone)
+        def deleted(old: Any) -> None:
+            if counted is not None:
+                counted(old, None)
+            mark(table, prefix + key_of(old))
+
+        informer.on_change(added, changed, deleted)
 
 
 class CopiedCluster:
