@@ -61,6 +61,13 @@ def test_every_step_has_a_text_and_code_that_exists(name: str) -> None:
             assert one.symbol.rpartition(".")[2] in one.source.splitlines()[0]
 
 
+def test_steps_say_which_field_they_are_about() -> None:
+    fields = {one.title: one.field for one in recording("preemption").steps}
+    assert fields["No node fits, so DefaultPreemption looks for victims"] == "status.nominatedNodeName"
+    assert fields["The important pod is bound"] == "spec.nodeName"
+    assert fields["Its replacement has to wait"] == ""
+
+
 def test_the_list_has_every_file() -> None:
     directory = files("bayplan.simulation.lessons").joinpath("scenarios")
     assert {one.name.removesuffix(".yaml") for one in directory.iterdir()} == set(ORDER)

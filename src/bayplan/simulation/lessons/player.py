@@ -35,6 +35,8 @@ class RecordedStep(msgspec.Struct):
     """Place of the change in the recording; -1 before the first."""
     at: float
     """Virtual seconds since the scenario began."""
+    field: str
+    """Path of the changed field that the step is about; "" if it is about none."""
     code: list[LocatedCode]
 
 
@@ -108,8 +110,9 @@ class _Player:
         if self._place != _NO_MATCH:
             at = self._recorder.changes[self._place].at
         command = step.do.command if step.do is not None else ""
+        field = "" if step.see is None else changed_field(step.see, self._recorder.changes[self._place])
         code = [locate(place) for place in step.code]
-        return RecordedStep(step.title, step.text.strip(), command, self._actor, self._place, at, code)
+        return RecordedStep(step.title, step.text.strip(), command, self._actor, self._place, at, field, code)
 
     async def _seen(self, sight: Sight, title: str) -> int:
         async def found() -> int:
@@ -166,10 +169,15 @@ def matches(sight: Sight, change: Change) -> bool:
         return False
     if sight.reason and (change.state or {}).get("reason") != sight.reason:
         return False
-    if not sight.path:
-        return True
-    changed = (one for one in change.difference if _has_path(one.path, sight.path))
-    return any(sight.value is None or one.after == sight.value for one in changed)
+    return not sight.path or bool(changed_field(sight, change))
+
+
+def changed_field(sight: Sight, change: Change) -> str:
+    """The first field of a change that a step is about; "" if there is none."""
+    for one in change.difference if sight.path else ():
+        if _has_path(one.path, sight.path) and (sight.value is None or one.after == sight.value):
+            return one.path
+    return ""
 
 
 def _has_path(path: str, pattern: str) -> bool:

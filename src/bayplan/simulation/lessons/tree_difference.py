@@ -14,9 +14,15 @@ from typing import Any, Final
 import msgspec
 
 _UNSHOWN: Final = frozenset(
-    {"metadata.managedFields", "metadata.resourceVersion", "metadata.uid", "metadata.creationTimestamp"}
+    {
+        "metadata.managedFields",
+        "metadata.resourceVersion",
+        "metadata.uid",
+        "metadata.creationTimestamp",
+        "metadata.annotations.kubectl.kubernetes.io/last-applied-configuration",
+    }
 )
-"""Fields that the server keeps for itself."""
+"""Fields that the server and kubectl keep for themselves."""
 _NAMES: Final = ("name", "type", "key", "ip")
 
 

@@ -50,23 +50,25 @@ function Steps({ recording, step, choose }) {
 
 function Told({ step, change }) {
   return html`${step.command && html`<p class="command"><code>${step.command}</code></p>`}<p>${step.text}</p>
-    ${change && html`<p class="quiet who"><b>${actorName(step.actor)}</b> ${verb(change)} ${change.kind} <span class="mono">${change.name}</span>, after ${passed(step.at)}</p><${Difference} change=${change} most=${8} />`}
+    ${change && html`<p class="quiet who"><b>${actorName(step.actor)}</b> ${verb(change)} ${change.kind} <span class="mono">${change.name}</span>, after ${passed(step.at)}</p><${Difference} change=${change} field=${step.field} />`}
     ${step.code.map((one) => html`<details key=${one.symbol} class="code"><summary><span class="mono">${one.symbol}</span> <span class="quiet">${one.file}:${one.line}</span></summary><pre tabindex="0">${one.source}</pre></details>`)}`;
 }
 
+const FIELDS = 6;
 const VERBS = { create: "create", update: "write", delete: "delete" };
 const verb = (one) => `${VERBS[one.verb]}${one.actor === "user" ? "" : "s"}`;
 /** The fields of a write, those of one item of a list as one. */
 const fieldsOf = (one) => [...new Set(one.difference.map((each) => each.path.replace(/\].*/, "]")))];
 const value = (one) => { const text = one === null || one === undefined ? "none" : typeof one === "string" ? one : JSON.stringify(one); return text.length > 180 ? `${text.slice(0, 180)}…` : text; };
 
-/** What a write changed. */
-function Difference({ change, most }) {
-  const [all, setAll] = useState(false);
-  const shown = all ? change.difference : change.difference.slice(0, most), more = change.difference.length - shown.length;
-  if (!change.difference.length) return null;
-  return html`<dl class="difference">${shown.map((one) => html`<dt key=${one.path}>${one.path}</dt><dd>${one.before !== null && html`<del>${value(one.before)}</del> `}<ins>${value(one.after)}</ins></dd>`)}</dl>
-    ${more > 0 && html`<button class="button" onClick=${() => setAll(true)}>${more} fields more</button>`}`;
+/** What a write changed, first the field that the step is about. */
+function Difference({ change, field }) {
+  const [all, setAll] = useState(false), isAbout = (one) => one.path === field;
+  const ordered = [...change.difference.filter(isAbout), ...change.difference.filter((one) => !isAbout(one))];
+  const shown = all ? ordered : ordered.slice(0, FIELDS), more = ordered.length - shown.length;
+  if (!ordered.length) return null;
+  return html`<div><dl class="difference">${shown.map((one) => html`<dt key=${one.path} class=${isAbout(one) ? "about" : ""}>${one.path}</dt><dd>${one.before !== null && html`<del>${value(one.before)}</del> `}<ins>${value(one.after)}</ins></dd>`)}</dl>
+    ${more > 0 && html`<button class="button" onClick=${() => setAll(true)}>${more} fields more</button>`}</div>`;
 }
 
 /** The latest writes and the latest events. */
