@@ -328,6 +328,9 @@ def test_more_tabs_than_a_browser_has_connections_all_follow_and_one_takes_over(
         await cluster.client().create(pod("late", containers=(container(),)))
         for one in (tab, *others):
             await one.until("() => bayplan.store.tables.pods.get('default/late')?.[3] === 'Running'")
+        await others[0].tab.evaluate("() => { bayplan.store.feed.number -= 3; bayplan.store.tables.pods.clear(); }")
+        page.server.feed.set_status(title="another title")  # the next frame is not the one that this tab waits for
+        await others[0].until("() => bayplan.store.tables.pods.has('default/late')")
         await tab.tab.close()
 
         async def another_follows() -> bool:

@@ -14,6 +14,7 @@ from yarl import URL
 from bayplan import __version__
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
+from bayplan.api.types import meta_v1
 from bayplan.client.credentials import Credentials
 from bayplan.client.errors import TransportError
 from bayplan.client.transport import Decode, RawWatch, Transport, decode_event, status_of
@@ -116,10 +117,20 @@ class HttpTransport(Transport):
             )
         except aiohttp.WSServerHandshakeError as error:
             self._note_refusal(error.status, headers)
-            raise ApiError(status_of(error.status, b"")) from error
+            raise ApiError(await self._refusal(path, query, error.status)) from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise TransportError(f"connect {self._base}{path}: {error or type(error).__name__}") from error
         return socket
+
+    async def _refusal(self, path: str, query: Sequence[tuple[str, str]], code: int) -> meta_v1.Status:
+        """Why a WebSocket was refused with this code: what the same request is answered without one, if that has the code, since handshakes lose their bodies."""
+        try:
+            url = URL(self._base + path).with_query(query)
+            async with self._session.get(url, headers=await self._authorization(), **self._options) as response:
+                data = await response.content.read(_CHUNK) if response.status == code else b""
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            data = b""
+        return status_of(code, data)
 
     async def _authorization(self) -> dict[str, str]:
         """The headers that may differ from request to request. Raises TransportError."""
