@@ -115,3 +115,19 @@ def test_a_scenario_that_there_is_none_of_is_said() -> None:
         tab.problems = [one for one in tab.problems if "404" not in one]
 
     with_browser(story)
+
+
+def test_views_that_are_not_opened_are_not_loaded() -> None:
+    async def whole() -> None:
+        async with page_of(small_copy()) as page, browser_on(page.url) as tab:
+            loaded: list[str] = []
+            tab.tab.on("request", lambda request: loaded.append(request.url.rpartition("/")[2]))
+            await tab.open("#/map")
+            await tab.see("free")
+            assert "app.js" in loaded
+            assert {"learn.js", "uplot.js", "terminal.js"}.isdisjoint(loaded)
+            await tab.open("#/learn")
+            await tab.see("Preemption")
+            assert "learn.js" in loaded
+
+    asyncio.run(whole())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -79,3 +81,8 @@ def test_names_of_no_scenario_start_no_program(name: str, status: int, monkeypat
         assert program.started == []
 
     with_page(story)
+
+
+def test_nothing_is_imported_before_a_page_asks() -> None:
+    program = "import sys, bayplan.ui.server; sys.exit(any(one.startswith('bayplan.simulation.lessons') for one in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", program], timeout=60, check=False).returncode == 0
