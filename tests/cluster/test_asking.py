@@ -241,7 +241,7 @@ async def _respond(service: SchedulerService, body: bytes, namespace: str, expla
     return await respond(service, body, namespace=namespace, explain=explain)
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("processes", ["1", "2", "3"])
 def test_the_command_asks_a_cluster_as_users_start_it(tmp_path: Path, processes: str) -> None:
     kubeconfig, manifest = tmp_path / "kubeconfig", tmp_path / "web.json"
     manifest.write_text(json.dumps(deployment(20, "1")))

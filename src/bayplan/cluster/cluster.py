@@ -39,7 +39,7 @@ from bayplan.cluster.serving import Serving
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.cluster.storage import publish_storage_class
 from bayplan.cluster.token_key_files import TokenKeyFiles
-from bayplan.cluster.what_if import SERVER_PATH, respond
+from bayplan.cluster.what_if import respond, take
 from bayplan.store.etcd.options import EtcdOptions
 from bayplan.store.transforming import TransformingStore
 from bayplan.store.url import open_store
@@ -240,7 +240,7 @@ class Cluster:
             await self._worker_process.start(names, self._signing_credentials(), self._endpoint, self.clock)
             self.api.further_metrics = self._worker_process.metrics
             if settings.run_scheduler:
-                self.api.what_if = self.what_if
+                self.api.what_if = partial(take, self._ask)
             return
         self._components = components = Components(
             settings,
@@ -254,7 +254,7 @@ class Cluster:
         for name in names:
             components.start(name)
         if settings.run_scheduler:
-            self.api.what_if = self.what_if
+            self.api.what_if = partial(take, self._ask)
         self._report(names, lambda name: components.failures.get(name, ""))
 
     async def scheduler_state(self) -> dict[str, Any] | None:
@@ -264,12 +264,8 @@ class Cluster:
         scheduler = self._components.scheduler if self._components is not None else None
         return scheduler.state() if scheduler is not None else None
 
-    async def what_if(self, method: str, body: bytes, namespace: str, explain: bool) -> tuple[int, bytes]:
-        """The response to a question about pods that are not there, or its description: HTTP status and body (see `what_if.respond`)."""
-        if method == "GET":
-            from bayplan.scheduler.questions.openapi import openapi_document  # few ask for it
-
-            return 200, openapi_document(SERVER_PATH)
+    async def _ask(self, body: bytes, namespace: str, explain: bool) -> tuple[int, bytes]:
+        """The scheduler's response to a question about pods that are not there."""
         if self._worker_process is not None:
             return await self._worker_process.what_if(body, namespace, explain)
         scheduler = self._components.scheduler if self._components is not None else None

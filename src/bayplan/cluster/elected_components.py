@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bayplan.apiserver.certificates import sign
 from bayplan.apiserver.service_account_tokens.keys import TokenKeys
@@ -24,6 +24,9 @@ from bayplan.cluster.settings import ClusterSettings
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
+
+if TYPE_CHECKING:
+    from bayplan.scheduler.service import SchedulerService
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +69,11 @@ class ElectedComponents:
             metrics=self.metrics,
             restarts=True,
         )
+
+    @property
+    def scheduler(self) -> SchedulerService | None:
+        """The scheduler that runs here, or ran last; None if none did."""
+        return self._components.scheduler
 
     def _connect(self, user: str) -> Client:
         """A client for a user. Raises OSError, ssl.SSLError."""

@@ -23,6 +23,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -42,6 +43,7 @@ from bayplan.cluster.executed_server_process import start_fork_server
 from bayplan.cluster.fork_server import ForkServer, ForkServerLost
 from bayplan.cluster.server_process import GroupPlan, load_modules, work
 from bayplan.cluster.settings import ClusterSettings
+from bayplan.cluster.what_if import NO_SCHEDULER
 from bayplan.support.clock import Clock
 from bayplan.support.garbage import collect_seldom
 from bayplan.support.metrics_sum import summed_metrics
@@ -241,7 +243,7 @@ class ServerGroup:
             child = ChildProcess(role.process_name, self._server, await self._server.started(), self._clock)
         try:
             pipe = await child.open(end)
-            pipe.request_handlers |= {"metrics of all": self._metrics, "audit": self._write_audit}
+            pipe.request_handlers |= {"metrics of all": self._metrics, "audit": self._write_audit, "ask": self._ask}
             pipe.notification_handlers["forwards changed"] = partial(self._forwards_changed, child)
             async with asyncio.timeout(_START_SECONDS):
                 problem = await pipe.call(role.kind, *self._arguments(role))
@@ -311,6 +313,16 @@ class ServerGroup:
         """The metrics of all processes that answer, as those of one server."""
         texts = await asyncio.gather(*(child.ask("metrics") for child in self._of_kind(_API, _STORE.kind, _COMPONENTS)))
         return summed_metrics([text for text in texts if text is not None])
+
+    async def _ask(self, body: bytes, namespace: str, explain: bool) -> tuple[int, bytes]:
+        """The response of the scheduler that runs, wherever it does (see `what_if.respond`)."""
+        code, data = NO_SCHEDULER
+        for child in self._of_kind(_COMPONENTS):
+            with contextlib.suppress(PipeError):
+                code, data = await child.pipe.call("what-if", body, namespace, explain)
+            if code != HTTPStatus.SERVICE_UNAVAILABLE:
+                break
+        return code, data
 
     async def _write_audit(self, lines: Sequence[bytes]) -> Sequence[str]:
         """Write lines of an API server into the audit log: of each, what went wrong."""

@@ -24,9 +24,11 @@ from bayplan.apiserver.http.connection_share import ConnectionShare
 from bayplan.apiserver.routing.forwards import parse_forward
 from bayplan.cluster.child_main import name_process, run_child
 from bayplan.cluster.cluster import Cluster, kubernetes_addresses
+from bayplan.cluster.components import SCHEDULER
 from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.group_member import GroupMember
 from bayplan.cluster.settings import ClusterSettings
+from bayplan.cluster.what_if import NO_SCHEDULER, respond, take
 from bayplan.store.errors import StoreError
 from bayplan.store.remote.server import StoreServer
 from bayplan.store.url import open_store
@@ -113,6 +115,7 @@ class _Host:
             "serve API": self._serve_api,
             "run components": self._run_components,
             "metrics": self._metrics,
+            "what-if": self._what_if,
             "stop": self._stop,
         }
         self._pipe.notification_handlers |= {
@@ -157,6 +160,8 @@ class _Host:
         except (ClusterError, StoreError, ValueError) as error:
             return str(error)
         cluster.api.context.services.forwards.on_change(self._forwards_changed)
+        if SCHEDULER in plan.components:
+            cluster.api.what_if = partial(take, self._ask)
         return ""
 
     async def _run_components(self, index: int) -> str:
@@ -197,6 +202,19 @@ class _Host:
         if self._cluster is not None:
             forwards = [str(one) for one in self._cluster.api.context.services.forwards.all()]
             self._pipe.notify("forwards changed", forwards)
+
+    async def _ask(self, body: bytes, namespace: str, explain: bool) -> tuple[int, bytes]:
+        """Have the main process ask the process in which the scheduler runs."""
+        try:
+            code, data = await self._pipe.call("ask", body, namespace, explain)
+        except PipeError:
+            return NO_SCHEDULER
+        return code, data
+
+    async def _what_if(self, body: bytes, namespace: str, explain: bool) -> tuple[int, bytes]:
+        """The response of the scheduler that runs here (see `what_if.respond`)."""
+        scheduler = self._components.scheduler if self._components is not None else None
+        return await respond(scheduler, body, namespace=namespace, explain=explain)
 
     async def _metrics(self) -> bytes:
         if self._components is not None:

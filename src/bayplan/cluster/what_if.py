@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -21,7 +22,18 @@ def refused(error: ApiError) -> tuple[int, bytes]:
     return error.code, msgspec.json.encode(error.status)
 
 
+Ask = Callable[[bytes, str, bool], Awaitable[tuple[int, bytes]]]
+"""Asks a scheduler: body, namespace of objects that name none, and whether to explain; status and JSON."""
 NO_SCHEDULER: Final = refused(failure(503, "ServiceUnavailable", "no scheduler runs here that could answer"))
+
+
+async def take(ask: Ask, method: str, body: bytes, namespace: str, explain: bool) -> tuple[int, bytes]:
+    """The response of an API server at `SERVER_PATH`: that of the scheduler, or to `GET` the description."""
+    if method == "GET":
+        from bayplan.scheduler.questions.openapi import openapi_document  # few ask for it
+
+        return 200, openapi_document(SERVER_PATH)
+    return await ask(body, namespace, explain)
 
 
 async def respond(

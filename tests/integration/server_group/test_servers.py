@@ -76,6 +76,8 @@ def test_another_host_of_components_takes_over_from_one_that_is_killed(tmp_path:
     with running_servers(tmp_path, "--nodes=1", servers=2) as group:
         run_pod(group, "before", 30)
         connection = group.connect()
+        code, asked = connection.ask("POST", "/bayplan/what-if", pod("asked"))
+        assert (code, asked["placed"]) == (200, 1), "whichever host runs the scheduler is asked"
         first = holder(connection, "kube-scheduler")
         transitions = connection.ask("GET", f"{_LEASES}/kube-scheduler")[1]["spec"].get("leaseTransitions", 0)
         group.kill(f"bayplan-comp-{first}")
