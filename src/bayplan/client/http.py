@@ -109,7 +109,7 @@ class HttpTransport(Transport):
         self, path: str, query: Sequence[tuple[str, str]], protocols: Sequence[str]
     ) -> aiohttp.ClientWebSocketResponse:
         """A WebSocket; close it. Raises ApiError, TransportError."""
-        headers = await self._authorization()
+        headers = {**await self._authorization(), "Accept": "*/*"}  # what comes is of no type that servers know
         url = URL(self._base + path).with_query(query)
         try:
             socket: aiohttp.ClientWebSocketResponse = await self._session.ws_connect(
