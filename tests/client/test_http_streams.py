@@ -43,6 +43,7 @@ def shell(*protocols: str, outcome: bytes) -> Handler:
         await socket.prepare(request)
         said = f"{socket.ws_protocol} {request.query_string}\n".encode()
         await socket.send_bytes(b"\x01" + said)
+        await socket.send_str("1text is of no channel")
         await socket.send_bytes(b"\x01")  # an empty message shows that the channel is there
         for _ in range(2):
             await socket.send_bytes(b"\x02" + await socket.receive_bytes())

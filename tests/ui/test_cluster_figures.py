@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.support.clock import LoopClock
 from bayplan.support.virtual_time import run
+from bayplan.ui import cluster_figures
 from bayplan.ui.cluster_figures import PHASES, ClusterFigures, phase_of
 
 Story = Callable[[ClusterFigures], Coroutine[Any, Any, None]]
@@ -102,6 +104,39 @@ def test_waits_of_pods_that_are_gone_are_forgotten() -> None:
         figures.changed(None, a_pod("one"))
         figures.changed(a_pod("one"), None)
         assert figures._since == {}
+
+    play(story)
+
+
+def test_a_pod_with_a_node_moves_from_phase_to_phase() -> None:
+    async def story(figures: ClusterFigures) -> None:
+        phases = [a_pod("one", "a", phase) for phase in ("Pending", "Pending", "Running", "Running", "Succeeded")]
+        figures.changed(None, phases[0])
+        for before, after in pairwise(phases):
+            figures.changed(before, after)
+            figures.sample()
+        columns = figures.to_dict()
+        assert [columns[name] for name in ("starting", "running", "succeeded")] == [
+            [1, 0, 0, 0],
+            [0, 1, 1, 0],
+            [0, 0, 0, 1],
+        ]
+
+    play(story)
+
+
+def test_no_more_than_so_many_waits_of_a_sample_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_figures, "_MOST_WAITS", 2)
+
+    async def story(figures: ClusterFigures) -> None:
+        for number in range(3):
+            figures.changed(None, a_pod(f"pod-{number}"))
+        for number in range(3):
+            await asyncio.sleep(1)
+            figures.changed(a_pod(f"pod-{number}"), a_pod(f"pod-{number}", "a"))
+        figures.sample()
+        assert figures.to_dict()["slowest"] == [2.0]
+        assert figures.to_dict()["bound"] == [1.0]
 
     play(story)
 

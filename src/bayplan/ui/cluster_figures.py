@@ -48,8 +48,13 @@ class ClusterFigures:
 
     def changed(self, before: core_v1.Pod | None, after: core_v1.Pod | None) -> None:
         """A pod has come (before is None), changed, or gone (after is None)."""
-        if before is not None and after is not None and before.spec.node_name and _is_same(before, after):
-            return
+        if (
+            before is not None
+            and after is not None
+            and before.spec.node_name
+            and before.status.phase == after.status.phase
+        ):
+            return  # nothing that is counted has changed
         if before is not None:
             self._counts[phase_of(before)] -= 1
         if after is None:
@@ -80,11 +85,6 @@ class ClusterFigures:
     def to_dict(self) -> dict[str, list[Any]]:
         """The samples as columns, oldest first."""
         return dict(zip(COLUMNS, map(list, zip(*self._samples, strict=True)), strict=True)) if self._samples else {}
-
-
-def _is_same(before: core_v1.Pod, after: core_v1.Pod) -> bool:
-    """Whether a pod with a node counts as before. Another pod of the same name does not."""
-    return before.status.phase == after.status.phase and before.metadata.uid == after.metadata.uid
 
 
 def _quantile(ordered: list[float], share: float) -> float | None:

@@ -199,3 +199,22 @@ CHANGE = Change(
 )
 def test_a_sight_fits_a_change_if_all_that_is_given_fits(fields: dict[str, str], fits: bool) -> None:
     assert matches(msgspec.convert({"kind": "Pod", "verb": "update", **fields}, Sight), CHANGE) is fits
+
+
+def test_a_step_without_a_sight_is_that_of_its_act_or_of_the_step_before() -> None:
+    text = """
+title: x
+summary: y
+goal: z
+nodes: 1
+steps:
+- {title: Wait, text: b, do: {wait: 5}}
+- {title: Cordon, text: b, do: {patch: {kind: Node, name: node-1, body: {spec: {unschedulable: true}}}}}
+- {title: More, text: b}
+"""
+    recorded = play("plain", parse_lesson(text, "plain"))
+    wait, cordon, more = recorded.steps
+    assert wait.change == -1
+    assert recorded.changes[cordon.change].difference[0].path == "spec.unschedulable"
+    assert cordon.at >= 5
+    assert (more.change, more.at, more.actor) == (cordon.change, cordon.at, "user")

@@ -94,7 +94,6 @@ def _pod(tree: Tree, spec: Tree, status: Tree) -> dict[str, Any]:
         "place": pod_place(tree, spec, status),
         "app": (metadata.get("labels") or {}).get("app", ""),
         "image": (spec.get("containers") or [{}])[0].get("image", ""),
-        "priority": spec.get("priority") or 0,
         "nominated": status.get("nominatedNodeName", ""),
     }
 
@@ -140,7 +139,6 @@ def _event(tree: Tree, spec: Tree, status: Tree) -> dict[str, Any]:
         "message": tree.get("message", ""),
         "type": tree.get("type", "Normal"),
         "about": f"{about.get('kind', '')} {about.get('name', '')}",
-        "source": tree.get("reportingComponent") or (tree.get("source") or {}).get("component", ""),
     }
 
 
