@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from bayplan.api.types import admissionregistration_v1 as ar
-from bayplan.api.types import meta_v1
+from bayplan.api.types import meta_v1, networking_v1
 from bayplan.apiserver.authentication.metrics import AuthenticationMetrics
 from bayplan.apiserver.encryption.metrics import EnvelopeMetrics, TransformationMetrics
 from bayplan.apiserver.requests import Request, User
@@ -110,7 +110,9 @@ def test_caches_tell_their_events_sizes_and_revision_and_go_with_their_kind() ->
 def test_node_ports_versions_and_gates_are_told() -> None:
     async def scenario() -> None:
         settings = ApiServerSettings(
-            service_node_port_range=(30000, 30009), kubernetes_gates=(("Some", "", True), ("Other", "ALPHA", False))
+            service_cluster_ip_range="10.0.0.0/24",
+            service_node_port_range=(30000, 30009),
+            kubernetes_gates=(("Some", "", True), ("Other", "ALPHA", False)),
         )
         async with opened(settings=settings) as api:
             spec = {"type": "NodePort", "ports": [{"port": 80}]}
@@ -123,6 +125,10 @@ def test_node_ports_versions_and_gates_are_told() -> None:
             page = await _page(api)
             prefix = "kube_apiserver_nodeport_allocator_"
             assert (_value(page, f"{prefix}allocated_ports"), _value(page, f"{prefix}available_ports")) == (1, 9)
+            prefix, of = "kube_apiserver_clusterip_allocator_", {"cidr": "10.0.0.0/24"}
+            taken = len((await client_of(api).list(networking_v1.IPAddress)).items)
+            assert _value(page, f"{prefix}allocated_ips", **of) == taken >= 1
+            assert _value(page, f"{prefix}available_ips", **of) == 254 - taken
             assert _value(page, "kubernetes_feature_enabled", name="Some", stage="") == 1
             assert 'kubernetes_feature_enabled{name="Other",stage="ALPHA"} 0.0' in page
             assert (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+from ipaddress import ip_network
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -13,8 +15,12 @@ from bayplan.support.process_metrics import measure_process
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bayplan.api.kinds import Kind
     from bayplan.apiserver.server import ApiServer
 
+_IPV4: Final = 4
+_MOST_ADDRESSES: Final = 1 << 64
+"""Larger ranges count as this large, as in kube-apiserver."""
 _SAMPLED: Final = 100
 """Objects of a kind whose sizes stand for those of all."""
 _RESOURCE: Final = ("group", "resource")
@@ -66,6 +72,31 @@ def _measure_allocations(server: ApiServer, registry: Registry) -> None:
     free = registry.gauge(f"{prefix}available_ports", "Gauge measuring the number of available NodePorts for Services")
     taken.labels().set_function(lambda: float(len(ports.used)))
     free.labels().set_function(lambda: float(ports.last - ports.first + 1 - len(ports.used)))
+    prefix = "kube_apiserver_clusterip_allocator_"
+    taken = registry.gauge(
+        f"{prefix}allocated_ips", "Gauge measuring the number of allocated IPs for Services", ("cidr",)
+    )
+    free = registry.gauge(
+        f"{prefix}available_ips", "Gauge measuring the number of available IPs for Services", ("cidr",)
+    )
+    ranges = server.context.settings.service_cluster_ip_range.split(",")
+    addresses = server.context.kinds.of_kind("networking.k8s.io/v1", "IPAddress")
+    if addresses is None:
+        return
+    for text in ranges:
+        network = ip_network(text, strict=False)
+        size = min(network.num_addresses, _MOST_ADDRESSES) - (2 if network.version == _IPV4 else 1)
+        count = partial(_taken, server, addresses, network.version, is_alone=len(ranges) == 1)
+        taken.labels(text).set_function(count)
+        free.labels(text).set_function(lambda size=size, count=count: size - count())  # type: ignore[misc]
+
+
+def _taken(server: ApiServer, addresses: Kind, version: int, *, is_alone: bool) -> float:
+    """How many addresses of a family services have."""
+    cache = server.context.objects.cache(addresses)
+    if is_alone:
+        return float(cache.count)
+    return float(sum((":" not in entry.name) == (version == _IPV4) for entry in cache.all()))
 
 
 class _CacheMetrics:

@@ -14,6 +14,8 @@ _SHOWN_ALIKE: Final = (
     "apiserver_resource_size_estimate_bytes",
     "apiserver_storage_objects",
     "apiserver_watch_cache_resource_version",
+    "kube_apiserver_clusterip_allocator_allocated_ips",
+    "kube_apiserver_clusterip_allocator_available_ips",
     "kube_apiserver_nodeport_allocator_allocated_ports",
     "kube_apiserver_nodeport_allocator_available_ports",
     "kubernetes_feature_enabled",
