@@ -238,3 +238,66 @@ def test_empty_lists_in_the_message_about_a_patch_are_null_but_for_those_of_the_
             assert (code, '"metadata":[],"spec":{"limits":null}}' in shown) == (422, True)
 
     asyncio.run(scenario())
+
+
+def _pod(name: str) -> dict[str, object]:
+    spec = {"containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": False}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+async def _with_pod(api: ApiServer) -> str:
+    """The path of a new pod."""
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    await _ask(api, "POST", accounts, {"metadata": {"name": "default"}})
+    path = "/api/v1/namespaces/default/pods"
+    assert (await _ask(api, "POST", path, _pod("p"))).code == 201
+    return f"{path}/p"
+
+
+def test_a_binding_may_be_for_a_revision_of_the_pod_and_is_of_its_namespace() -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            path = await _with_pod(api)
+            revision = json.loads((await _ask(api, "GET", path)).body)["metadata"]["resourceVersion"]
+            target = {"name": "n"}
+            for query, key in (("", "/registry/pods/default/p"), ("?dryRun=All", "/pods/default/p")):
+                body = {"metadata": {"name": "p", "resourceVersion": "1"}, "target": target}
+                code, message = _message(await _ask(api, "POST", f"{path}/binding{query}", body))
+                assert code == 409
+                assert f"Key: {key}, " in message
+                assert message.endswith(
+                    f"ResourceVersion in precondition: 1, ResourceVersion in object meta: {revision}"
+                )
+            body = {"metadata": {"name": "p", "namespace": "other"}, "target": target}
+            assert (await _ask(api, "POST", f"{path}/binding", body)).code == 400
+            old = "/api/v1/namespaces/default/bindings"
+            body = {"metadata": {"name": "p", "uid": "x", "resourceVersion": revision}, "target": target}
+            assert (await _ask(api, "POST", old, body)).code == 201
+            assert json.loads((await _ask(api, "GET", path)).body)["spec"]["nodeName"] == "n"
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("options", [{"propagationPolicy": "x"}, {"dryRun": ["x"]}])
+def test_an_eviction_with_options_that_make_no_sense_evicts_nobody(options: dict[str, object]) -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            path = await _with_pod(api)
+            body = {"metadata": {"name": "p"}, "deleteOptions": options}
+            code, message = _message(await _ask(api, "POST", f"{path}/eviction", body))
+            assert (code, message.startswith('DeleteOptions.meta.k8s.io "" is invalid: ')) == (422, True)
+            assert (await _ask(api, "GET", path)).code == 200
+
+    asyncio.run(scenario())
+
+
+def test_the_name_of_a_scale_is_compared_before_its_workload_is_looked_for() -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            path = "/apis/apps/v1/namespaces/default/deployments/none/scale"
+            body = {"metadata": {"name": "d"}, "spec": {"replicas": 1}}
+            assert _message(await _ask(api, "PUT", path, body))[0] == 400
+            body = {"metadata": {"name": "none"}, "spec": {"replicas": 1}}
+            assert _message(await _ask(api, "PUT", path, body)) == (404, 'deployments.apps "none" not found')
+
+    asyncio.run(scenario())

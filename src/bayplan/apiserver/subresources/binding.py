@@ -12,7 +12,7 @@ from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
 from bayplan.apiserver.verbs.create import OTHER_NAMESPACE
-from bayplan.apiserver.verbs.update import check_uid, modify
+from bayplan.apiserver.verbs.update import check_uid, modify, precondition_failed
 from bayplan.apiserver.writes.write_memo import BINDING, Change
 from bayplan.support.timestamps import rfc3339
 
@@ -32,12 +32,21 @@ def known_change(call: Call) -> Change | None:
     admission = call.context.admission.plan(call.stored, CREATE, "binding")
     if not admission.run_at_once(AdmissionRequest(call, CREATE, binding, None, "binding")):
         return None
+    return _change(call, binding)
+
+
+def _change(call: Call, binding: core_v1.Binding) -> Change | None:
+    """The binding as a repeated change; None if it is none, as one for a certain revision."""
+    if binding.metadata.resource_version:
+        return None
     return call.context.write_memo.change(call, BINDING, labels=binding.metadata.labels)
 
 
 def _named(call: Call) -> core_v1.Binding:
     """The Binding of a call with a pod's name in its path. Raises ApiError (400)."""
     binding: core_v1.Binding = call.body_object(core_v1.Binding, "Binding", "v1")
+    if binding.metadata.namespace not in ("", call.path.namespace):
+        raise bad_request(OTHER_NAMESPACE)
     if binding.metadata.name != call.path.name:
         raise bad_request("name in URL does not match name in Binding object")
     return binding
@@ -51,6 +60,7 @@ async def create_binding(call: Call) -> Response:
     _check(binding)
     if not binding.metadata.name:
         raise bad_request("Name parameter required.")
+    binding.metadata.uid = ""  # the server's to give, as with all objects that are created
     pods = call.context.kinds.of_kind("v1", "Pod")
     assert pods is not None
     call.kind = call.stored = pods
@@ -65,7 +75,7 @@ async def bind(call: Call, binding: core_v1.Binding) -> None:
     _check(binding)
     admission = call.context.admission.plan(call.stored, CREATE, "binding")
     await admission.run(AdmissionRequest(call, CREATE, binding, None, "binding"))
-    change = call.context.write_memo.change(call, BINDING, labels=binding.metadata.labels)
+    change = _change(call, binding)
     if change is not None and await change.write() is not None:
         return
     now = rfc3339(call.context.clock.now())
@@ -90,6 +100,14 @@ def _check(binding: core_v1.Binding) -> None:
         raise failure(500, "", _told(errors), details=False)
 
 
+def _check_revision(call: Call, wanted: str) -> None:
+    """A binding may be for the pod as it was at a revision. Raises ApiError (409)."""
+    entry = call.entry(call.path.namespace, call.path.name)
+    if wanted and entry is not None and wanted != str(entry.revision):
+        why = f"ResourceVersion in precondition: {wanted}, ResourceVersion in object meta: {entry.revision}"
+        raise precondition_failed(call, why)
+
+
 def _told(errors: list[FieldError]) -> str:
     """Several errors in one line, as Go joins them."""
     texts = list(map(str, errors))
@@ -101,6 +119,7 @@ def _bound(call: Call, pod: core_v1.Pod, binding: core_v1.Binding, now: str) -> 
     metadata, node_name = pod.metadata, binding.target.name
     name = metadata.name
     check_uid(call, binding.metadata.uid, metadata.uid)
+    _check_revision(call, binding.metadata.resource_version)
     if metadata.deletion_timestamp:
         raise conflict("pods/binding", "", name, f"pod {name} is being deleted, cannot be assigned to a host")
     if pod.spec.node_name:

@@ -14,7 +14,7 @@ from bayplan.apiserver.managed_fields.managers import SERVER
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import ResourcePath, Response
 from bayplan.apiserver.subresources.binding import CREATED
-from bayplan.apiserver.verbs.delete import delete_entry
+from bayplan.apiserver.verbs.delete import delete_entry, validate_options
 from bayplan.apiserver.verbs.update import modify
 from bayplan.support.timestamps import rfc3339
 
@@ -33,6 +33,7 @@ async def handle(call: Call) -> Response:
     request = AdmissionRequest(call, CREATE, eviction, None, "eviction")
     await call.context.admission.plan(call.stored, CREATE, "eviction").run(request)
     options = eviction.delete_options or meta_v1.DeleteOptions()
+    validate_options(options)
     dry_run = bool(options.dry_run) or call.dry_run
     entry = call.entry(call.path.namespace, call.path.name)
     if entry is None:

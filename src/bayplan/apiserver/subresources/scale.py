@@ -30,13 +30,13 @@ _NOT_SET = -(2**31)
 
 async def handle(call: Call) -> Response:
     """get, update and patch."""
+    if call.path.verb == "update":
+        return await _update(call)
     entry = call.entry(call.path.namespace, call.path.name)
     if entry is None:
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
     if call.path.verb == "get":
         return _answer(call, await call.in_served_version(entry) if call.kind.asks_webhook else entry)
-    if call.path.verb == "update":
-        return await _update(call)
     return await _patch(call)
 
 

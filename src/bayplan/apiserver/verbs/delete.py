@@ -105,7 +105,7 @@ def parse_options(call: Call) -> meta_v1.DeleteOptions:
         if "orphanDependents" in query:
             options.orphan_dependents = bool_parameter(query, "orphanDependents")
         options.dry_run = tuple(parameters(query, "dryRun"))
-    _validate_options(options)
+    validate_options(options)
     call.deletes_for_show = bool(options.dry_run)
     return options
 
@@ -130,7 +130,7 @@ def _read_options(call: Call) -> meta_v1.DeleteOptions:
     return options
 
 
-def _validate_options(options: meta_v1.DeleteOptions) -> None:
+def validate_options(options: meta_v1.DeleteOptions) -> None:
     errors = []
     if options.propagation_policy is not None and options.propagation_policy not in _POLICIES:
         shown = 'supported values: "Foreground", "Background", "Orphan", "nil"'

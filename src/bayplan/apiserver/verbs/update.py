@@ -150,18 +150,23 @@ _OLD_PREFIXES = {
 
 def check_uid(call: Call, wanted: str, uid: str) -> None:
     """A replacement that names the uid of another object is for that one. Raises ApiError (409), worded as Kubernetes' storage does."""
-    if not wanted or wanted == uid:
-        return
+    if wanted and wanted != uid:
+        raise precondition_failed(call, f"UID in precondition: {wanted}, UID in object meta: {uid}")
+
+
+def precondition_failed(call: Call, why: str) -> ApiError:
+    """409: the object is not the one that the client means, worded as Kubernetes' storage does. A dry run does not reach the folder that all keys are in."""
     kind, path = call.kind, call.path
     prefix = _OLD_PREFIXES.get(kind.plural, kind.plural)
     if kind.group in ("apiextensions.k8s.io", "apiregistration.k8s.io"):
         prefix = f"{kind.group}/{prefix}"
-    key = "/".join(part for part in ("/registry", prefix, path.namespace, path.name) if part)
+    key = "/".join(part for part in (prefix, path.namespace, path.name) if part)
+    key = f"/{key}" if call.dry_run else f"/registry/{key}"
     detail = (
         f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
-        f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {uid}"
+        f"Precondition failed: {why}"
     )
-    raise conflict(kind.plural, kind.group, path.name, detail)
+    return conflict(kind.plural, kind.group, path.name, detail)
 
 
 async def _commit(call: Call, obj: Any, old: Any, entry: Entry) -> Entry:
