@@ -301,3 +301,21 @@ def test_the_name_of_a_scale_is_compared_before_its_workload_is_looked_for() -> 
             assert _message(await _ask(api, "PUT", path, body)) == (404, 'deployments.apps "none" not found')
 
     asyncio.run(scenario())
+
+
+def test_an_eviction_at_another_revision_leaves_the_pod_as_it_is() -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            path = await _with_pod(api)
+            before = (await _ask(api, "GET", path)).body
+            body = {"metadata": {"name": "p"}, "deleteOptions": {"preconditions": {"resourceVersion": "1"}}}
+            for query in ("", "?dryRun=All"):
+                code, message = _message(await _ask(api, "POST", f"{path}/eviction{query}", body))
+                assert (code, "the ResourceVersion in the precondition (1) does not match" in message) == (409, True)
+            body = {"metadata": {"name": "p"}, "deleteOptions": {"dryRun": ["x"]}}
+            code, message = _message(await _ask(api, "POST", f"{path}/eviction?dryRun=All", body))
+            assert (code, message) == (500, "Non-matching dry-run options in request and content: [All] and [x]")
+            assert (await _ask(api, "GET", path)).body == before
+            assert _message(await _ask(api, "POST", f"{path}x/eviction", {"metadata": {"name": "px"}}))[0] == 404
+
+    asyncio.run(scenario())

@@ -14,7 +14,7 @@ from bayplan.apiserver.managed_fields.managers import SERVER
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import ResourcePath, Response
 from bayplan.apiserver.subresources.binding import CREATED
-from bayplan.apiserver.verbs.delete import delete_entry, validate_options
+from bayplan.apiserver.verbs.delete import check_preconditions, delete_entry, validate_options
 from bayplan.apiserver.verbs.update import modify
 from bayplan.support.timestamps import rfc3339
 
@@ -33,12 +33,18 @@ async def handle(call: Call) -> Response:
     request = AdmissionRequest(call, CREATE, eviction, None, "eviction")
     await call.context.admission.plan(call.stored, CREATE, "eviction").run(request)
     options = eviction.delete_options or meta_v1.DeleteOptions()
-    validate_options(options)
+    if call.dry_run and options.dry_run not in ((), ("All",)):
+        given = " ".join(options.dry_run)
+        text = f"Non-matching dry-run options in request and content: [All] and [{given}]"
+        raise failure(500, "", text, details=False)
     dry_run = bool(options.dry_run) or call.dry_run
     entry = call.entry(call.path.namespace, call.path.name)
     if entry is None:
         raise not_found_error("pods", "", call.path.name)
+    validate_options(options)
     pod = call.decode_stored(entry)
+    if dry_run or (options.preconditions is not None and options.preconditions.resource_version):
+        check_preconditions(call, pod, entry, options)
     if not _goes_anyway(pod):
         budget = _budget_of(call, pod)
         if budget is not None:

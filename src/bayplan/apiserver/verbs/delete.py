@@ -180,7 +180,7 @@ async def _delete_once(call: Call, entry: Entry, options: meta_v1.DeleteOptions)
     obj = with_metadata(
         old, msgspec.structs.replace(old.metadata)
     )  # a deletion writes metadata, and makes what else it changes anew
-    _check_preconditions(call, obj, entry, options)
+    check_preconditions(call, obj, entry, options)
     request = AdmissionRequest(call, DELETE, None, obj, name=entry.name, namespace=entry.namespace)
     await call.context.admission.plan(call.stored, DELETE, "").run(request)
     if _is_namespace(call) and obj.metadata.deletion_timestamp is not None and obj.spec.finalizers:
@@ -225,7 +225,8 @@ def _shown(call: Call, obj: Any, entry: Entry, revision: int) -> Entry:
     return cache.make_entry(key, stored_value(call.stored, obj), revision, entry.create_revision)
 
 
-def _check_preconditions(call: Call, obj: Any, entry: Entry, options: meta_v1.DeleteOptions) -> None:
+def check_preconditions(call: Call, obj: Any, entry: Entry, options: meta_v1.DeleteOptions) -> None:
+    """Whether an object is the one that is to be deleted. Raises ApiError (409)."""
     wanted = options.preconditions
     if wanted is None:
         return
