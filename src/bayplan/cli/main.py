@@ -32,7 +32,7 @@ VERBS = {
     "explain": "Say why a pod, workload, claim or node is as it is",
     "snapshot": "Copy a cluster into one file",
     "simulate": "Say what happens to a cluster if something is done to it",
-    "what-if": "Ask a running scheduler where pods would go that are not there",
+    "what-if": "Ask a running scheduler where new pods would go",
     "capacity": "Say how many more of a pod fit, and what limits them",
     "consolidate": "Say which nodes can go, and where everything moves",
     "faults": "Let a workload live through faults, and check that all holds",
