@@ -285,3 +285,21 @@ def test_requests_go_on_when_a_member_of_etcd_dies(tmp_path: Path) -> None:
                 assert sorted(seen) == sorted(f"m{number}" for number in range(400))
 
     asyncio.run(run())
+
+
+def test_a_server_that_has_just_started_knows_the_events_before_it() -> None:
+    async def run() -> None:
+        prefix = new_prefix()
+        async with api_on_etcd(prefix) as first:
+            made = [await client_of(first).create(config_map(name)) for name in ("a", "b", "c")]
+            async with api_on_etcd(prefix) as second:
+                revision = made[0].metadata.resource_version
+                watch = await client_of(second).watch(core_v1.ConfigMap, "default", resource_version=revision)
+                seen: list[str] = []
+                while len(seen) < 2:
+                    seen += [one.metadata.name for _, one in await asyncio.wait_for(watch.next_batch(), PATIENCE)]
+                watch.close()
+                assert seen == ["b", "c"]
+                assert await client_of(second).get(core_v1.ConfigMap, "a", "default") == made[0]
+
+    asyncio.run(run())

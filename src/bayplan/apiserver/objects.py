@@ -16,7 +16,15 @@ from bayplan.api.protobuf import MAGIC, message_of
 from bayplan.apiserver.custom_resources.mixed_cache import is_outdated, mixed
 from bayplan.apiserver.reads.cache import Prepared, ResourceCache, stored_value
 from bayplan.apiserver.reads.watching import Entry
-from bayplan.store.errors import Conflict, StoreClosed, StoreCorrupt, StoreError, StoreUnavailable, ValueTooLarge
+from bayplan.store.errors import (
+    Compacted,
+    Conflict,
+    StoreClosed,
+    StoreCorrupt,
+    StoreError,
+    StoreUnavailable,
+    ValueTooLarge,
+)
 from bayplan.store.interface import Event, KeyValue, Store, Watch
 from bayplan.store.transforming import TransformingStore
 
@@ -26,6 +34,8 @@ PREFIX = "/registry/"
 SERVERS: Final = f"{PREFIX}masterleases/"
 """Where servers that share the store say that they are there: keys that are no objects."""
 _PAGE = 5000
+_FIRST_EVENTS = 2000
+"""Revisions of the past that a server knows from the beginning, if others share its store."""
 _RELIST_PAUSE = 1.0
 """Seconds between two attempts to read everything anew."""
 
@@ -72,6 +82,10 @@ class ObjectStore:
         """How many objects the store has under prefixes of no kind."""
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._watch: Watch | None = None
+        self._is_loading = False
+        """Whether events are those of the past, which belong to what is read at the start."""
+        self._protobuf_key = ""
+        """One of them that cannot be served; "" if there is none."""
         self._relisting: asyncio.Task[None] | None = None
         """Reads everything anew; None unless the store's watch was lost."""
         for kind in kinds:
@@ -88,7 +102,22 @@ class ObjectStore:
             raise
 
     async def _load(self) -> None:
-        revision = self.store.revision
+        """Read everything. With other servers on the same store, as of a moment ago, and what happened since as events: clients of a server that has ended go on
+        with this one where they were, rather than list anew."""
+        past = max(self.store.revision - _FIRST_EVENTS, self.store.compacted_revision, 1)
+        if self.is_shared and past < self.store.revision:
+            try:
+                await self._load_at(past)
+                return
+            except Compacted:
+                logger.info("the store was compacted while it was read: reading it again")
+            for prefix, cache in self._caches.items():
+                self._caches[prefix] = ResourceCache(cache.kind)
+            self._unknown.clear()
+        await self._load_at(self.store.revision)
+
+    async def _load_at(self, revision: int) -> None:
+        """Read everything as of a revision, and follow the store from there. Raises what the store raises, Untransformable."""
         async for item in self._items(PREFIX, revision):
             cache = self._cache_of_key(item.key)
             if item.key.startswith(SERVERS):
@@ -96,16 +125,20 @@ class ObjectStore:
             if cache is None:
                 self._unknown[_prefix_of(item.key)] += 1
             elif item.value.startswith(MAGIC):
-                raise StoreUnavailable(
-                    f"{item.key} is in protobuf, as kube-apiserver writes it, and objects are kept as JSON here: let it rewrite them with "
-                    "--storage-media-type=application/json"
-                )
+                raise _in_protobuf(item.key)
             else:
                 cache.load(item.key, item.value, item.mod_revision, item.create_revision)
         self.revision = revision
         for cache in self._caches.values():
             cache.history_start = cache.revision = revision
-        self._watch = await self.store.watch(PREFIX, revision + 1, self._deliver, self._lost)
+        self._protobuf_key, self._is_loading = "", True
+        try:
+            self._watch = await self.store.watch(PREFIX, revision + 1, self._deliver, self._lost)
+        finally:
+            self._is_loading = False
+        if self._protobuf_key:
+            self._watch.cancel()
+            raise _in_protobuf(self._protobuf_key)
 
     async def _items(self, prefix: str, revision: int) -> AsyncIterator[KeyValue]:
         """Everything under a prefix, as of a revision. Raises StoreError."""
@@ -150,6 +183,11 @@ class ObjectStore:
         if revision > self.revision:
             self._show(revision)
         self._watch = await self.store.watch(PREFIX, revision + 1, self._deliver, self._lost)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it is known, without a question to the store, that the caches do not show all that is committed."""
+        return self.is_shared and self.store.knows_lag and self.may_be_behind
 
     @property
     def may_be_behind(self) -> bool:
@@ -249,7 +287,9 @@ class ObjectStore:
     def _deliver(self, events: Sequence[Event]) -> None:
         for event in events:
             cache = self._cache_of_key(event.key)
-            if cache is not None:
+            if self._is_loading and event.value is not None and event.value.startswith(MAGIC):
+                self._protobuf_key = event.key
+            elif cache is not None:
                 cache.apply(event)
             if self._joining and (joining := self._joining.get(_prefix_of(event.key))) is not None:
                 joining.append(event)
@@ -377,6 +417,14 @@ def _unwritten(error: StoreError) -> ApiError:
     if isinstance(error, StoreCorrupt):
         return internal_error(str(error))
     return service_unavailable(f"the store cannot be written to: {error}")
+
+
+def _in_protobuf(key: str) -> StoreUnavailable:
+    """Why a store of kube-apiserver is not served as it is."""
+    return StoreUnavailable(
+        f"{key} is in protobuf, as kube-apiserver writes it, and objects are kept as JSON here: let it rewrite them with "
+        "--storage-media-type=application/json"
+    )
 
 
 def _prefix_of(key: str) -> str:

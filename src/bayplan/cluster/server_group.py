@@ -54,8 +54,10 @@ logger = logging.getLogger(__name__)
 
 _START_SECONDS: Final = 60.0
 _FIRST_DELAY: Final = 0.1
-_LONGEST_DELAY: Final = 30.0
-_HEALTHY_SECONDS: Final = 60.0
+_LONGEST_DELAY: Final = 5.0
+_LONGEST_WITHOUT_STORE: Final = 1.0
+"""The longest delay of the owner of the store: all wait for it, and give up after ten seconds."""
+_HEALTHY_SECONDS: Final = 30.0
 """A process that has run for so long is replaced after the first delay again."""
 _MEMORY: Final = "memory:"
 _MOST_SERVERS: Final = 250
@@ -294,7 +296,7 @@ class ServerGroup:
         while True:
             logger.error("%s; it is started again in %.1f s", reason, delay)
             await self._clock.sleep(delay)
-            delay = min(2 * delay, _LONGEST_DELAY)
+            delay = min(2 * delay, _LONGEST_WITHOUT_STORE if role == _STORE else _LONGEST_DELAY)
             try:
                 return await self._launch(role), delay
             except (ClusterError, PipeError, ForkServerLost, TimeoutError, OSError) as error:

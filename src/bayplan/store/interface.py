@@ -170,6 +170,10 @@ class Store(Protocol):
         """The newest write of the key that is not committed yet; None if there is none. `submit` can build on it."""
 
     @property
+    def knows_lag(self) -> bool:
+        """Whether `may_be_behind` is exact. Otherwise it is always true of a shared store, and `catch_up` asks."""
+
+    @property
     def may_be_behind(self) -> bool:
         """Whether something may be committed that the watches do not have yet, so that `catch_up` is worth a call; never so of a sole writer."""
 

@@ -29,6 +29,7 @@ class MemoryStore:
     """`Store` that forgets everything on `close`. Every write commits at once, within the call."""
 
     sole_writer = True
+    knows_lag = True
     may_be_behind = False
 
     def __init__(self, *, clock: Clock, history: HistorySettings = MEMORY_HISTORY) -> None:

@@ -24,6 +24,7 @@ class RebasedEtcdStore:
     """`EtcdStore` under a prefix of its own, which is emptied on `close`."""
 
     sole_writer = False
+    knows_lag = False
     may_be_behind = True
 
     def __init__(self, endpoint: str) -> None:

@@ -67,6 +67,10 @@ class ApiHandler(Protocol):
     def named(self, response: Response) -> Response:
         """The response with the name under which clients and the audit log know its request."""
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether other processes have written something that is not known here yet, which may say who the user is."""
+
     def abandon(self, request: Request) -> None:
         """The client of a request that is not answered has gone."""
 
@@ -165,7 +169,7 @@ class Connection(RequestHandler):
         """Begin to answer on the fast path, if that can be done."""
         line = LINE.match(data)
         end = data.find(b"\r\n\r\n")
-        if line is None or end < 0 or self._handler.is_draining:
+        if line is None or end < 0 or self._handler.is_draining or self._handler.is_behind:
             return False
         block, size = block_of(data, line.end(), end)
         head = self._handler.header_cache.get(block)

@@ -216,6 +216,11 @@ class HttpServer:
         return self.server.context.clock.now()
 
     @property
+    def is_behind(self) -> bool:
+        """See ApiHandler."""
+        return self.server.context.objects.is_behind
+
+    @property
     def has_requests(self) -> bool:
         """Whether a request, or a part of one, has come and is not answered."""
         return self._connections is not None and any(one.is_busy for one in self._connections.all())
@@ -372,12 +377,10 @@ class HttpServer:
         if "%" in path:
             path = unquote(path)
         head, query = self.identities.head(headers), http.query if query_string else NO_QUERY
-        was_behind = self.server.context.objects.may_be_behind
-        request = self.request(connection, head, http.method, path, query, b"")
-        if isinstance(request, Response) and was_behind:  # the user may be new
+        if self.is_behind:  # another process may have made the user, or deleted it
             with suppress(ApiError):
                 await self.server.context.objects.catch_up()
-            request = self.request(connection, head, http.method, path, query, b"")
+        request = self.request(connection, head, http.method, path, query, b"")
         if isinstance(request, Response):
             return request
         if request.origin is not None:

@@ -51,6 +51,7 @@ class EtcdStore:
     """`Store` in etcd, under the prefix of `layout`."""
 
     sole_writer = False
+    knows_lag = False
     may_be_behind = True
 
     def __init__(

@@ -51,6 +51,7 @@ class RemoteStore:
     """`Store` over the socket of a `StoreServer`."""
 
     sole_writer = False
+    knows_lag = True
 
     def __init__(self, path: Path, *, clock: Clock) -> None:
         """path: of the socket."""

@@ -34,6 +34,7 @@ class SqliteStore:
     """`Store` in the file `path`. Only one process at a time may have it open."""
 
     sole_writer = True
+    knows_lag = True
     may_be_behind = False
 
     def __init__(self, path: str | Path, *, clock: Clock, settings: SqliteSettings | None = None) -> None:
