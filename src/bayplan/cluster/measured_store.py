@@ -149,6 +149,10 @@ class MeasuredStore:
         return self._below.pending(key)
 
     @property
+    def knows_lag(self) -> bool:
+        return self._below.knows_lag
+
+    @property
     def may_be_behind(self) -> bool:
         return self._below.may_be_behind
 
