@@ -16,8 +16,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-import numpy as np
-
 from bayplan.api.codec import to_tree
 from bayplan.api.types import core_v1
 from bayplan.scheduler import Planner, registry
@@ -176,7 +174,7 @@ class _Run:
         columns = (snapshot.allocatable, snapshot.requested, snapshot.free, snapshot.pod_count, snapshot.places)
         return (
             nodes,
-            [np.asarray(one).tolist() for one in columns],
+            [one.tolist() for one in columns],
             {key: info.node_name for key, info in snapshot.pods.items()},
         )
 
