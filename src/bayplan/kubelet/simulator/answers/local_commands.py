@@ -73,7 +73,6 @@ async def _started(
     variables = {name: os.environ[name] for name in _KEPT if name in os.environ}
     if terminal is not None:
         variables["TERM"] = "xterm"
-        who["preexec_fn"] = functools.partial(_take_terminal, terminal)
     try:
         process = await asyncio.create_subprocess_exec(
             command[0],
@@ -83,7 +82,7 @@ async def _started(
             stderr=ends[2],
             cwd=local.work_dir or None,
             env={**variables, **{each.name: each.value for each in local.envs}},
-            start_new_session=terminal is None,
+            preexec_fn=functools.partial(_begin_session, terminal),
             **who,
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
@@ -96,10 +95,17 @@ async def _started(
         await process.wait()
 
 
-def _take_terminal(terminal: int) -> None:
-    """In the new process: lead a session that has the terminal, so that it stops jobs and tells of its size."""
+def _begin_session(terminal: int | None) -> None:
+    """In the new process: lead a session, which has the terminal if there is one, so that it stops jobs and tells of its size.
+
+    Signals that this process ignores (those of the keyboard, when a script started it in the background) have their
+    effect again, as in any container.
+    """
     os.setsid()
-    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+    for ignored in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(ignored, signal.SIG_DFL)
+    if terminal is not None:
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 
 
 def _exit_code(code: int) -> int:
