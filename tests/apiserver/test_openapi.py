@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bayplan.api.kinds import DEFAULT_KINDS
+from bayplan.api.kinds import DEFAULT_KINDS, KindTable
 from bayplan.apiserver.openapi import protobuf_v3 as openapi_protobuf_v3
 from bayplan.apiserver.openapi.documents import OpenApi
 from bayplan.apiserver.openapi.protobuf import CONTENT_TYPE, MEDIA_TYPE
@@ -34,6 +34,21 @@ def get(openapi: OpenApi, path: str, accept: str = "application/json") -> bytes:
     assert response is not None
     assert response.code == 200
     return response.body
+
+
+def test_what_changes_twice_in_a_second_is_of_two_seconds() -> None:
+    kinds = KindTable()
+    changing = OpenApi(kinds, new_api().context.aggregated, lambda: 1_700_000_000.0)
+
+    def modified() -> str:
+        response = changing.handle(Request("GET", "/openapi/v3", {}, ANONYMOUS))
+        assert response is not None
+        return response.headers["Last-Modified"]
+
+    before = modified()
+    assert modified() == before
+    kinds.remove(next(iter(kinds)))
+    assert modified() != before
 
 
 def references(tree: Any) -> Iterator[str]:

@@ -76,6 +76,7 @@ class OpenApi:
         """aggregated: what other servers answer; their documents of version 3 are theirs to give. now: Unix seconds. gates: Bayplan's own that are on."""
         self._now = now
         self._made_at = now()
+        """Unix seconds. Another second for every change, since clients that ask again name the second."""
         self.kinds = kinds
         self._gates = gates
         self._aggregated = aggregated
@@ -99,7 +100,7 @@ class OpenApi:
         if self._made_of != (stamp := self._stamp()):
             self._documents.clear()
             self._tags.clear()
-            self._made_of, self._made_at = stamp, self._now()
+            self._made_of, self._made_at = stamp, max(self._now(), self._made_at + 1)
         if path == "/openapi/v2":
             return self._respond(request, path, self._v2, _V2)
         if path == "/openapi/v3":
