@@ -91,6 +91,8 @@ class Shell:
         self._bash.stdin.close()
         self._bash.wait(_SECONDS)
         self._bash.stdout.close()
+        with contextlib.suppress(ProcessLookupError):  # what a page started and, since a command of it failed, did not end
+            os.killpg(self._bash.pid, signal.SIGKILL)
 
     def run(self, command: str) -> tuple[int, str]:
         """Type a command. Returns its exit code, 0 for what stays and is ready, and what it printed. Raises ShellError."""
