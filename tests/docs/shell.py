@@ -91,7 +91,9 @@ class Shell:
         self._bash.stdin.close()
         self._bash.wait(_SECONDS)
         self._bash.stdout.close()
-        with contextlib.suppress(ProcessLookupError):  # what a page started and, since a command of it failed, did not end
+        with contextlib.suppress(
+            ProcessLookupError
+        ):  # what a page started and, since a command of it failed, did not end
             os.killpg(self._bash.pid, signal.SIGKILL)
 
     def run(self, command: str) -> tuple[int, str]:

@@ -241,3 +241,52 @@ def test_comparing_is_symmetric_in_what_comes_and_goes(one: dict[str, str], othe
     assert there.added == back.removed
     assert there.modified == back.modified
     assert compare({"data": one}, {"data": one}, CONFIG_MAP).is_same
+
+
+_NAMES = st.sampled_from(["a", "b", "c"])
+_LABELS = st.dictionaries(_NAMES, st.sampled_from(["1", "2"]), max_size=2)
+_CONTAINERS = st.lists(
+    st.fixed_dictionaries(
+        {"name": _NAMES},
+        optional={
+            "image": st.sampled_from(["x", "y"]),
+            "env": st.lists(st.builds(lambda name: {"name": name, "value": "v"}, _NAMES), unique_by=str, max_size=2),
+            "resources": st.sampled_from([{}, {"limits": {"cpu": "1"}}]),
+        },
+    ),
+    unique_by=lambda one: one["name"],
+    max_size=2,
+)
+_CONFIGURATIONS = st.builds(
+    lambda labels, selector, containers: {
+        "metadata": {"labels": labels},
+        "spec": {"selector": {"matchLabels": selector}, "template": {"spec": {"containers": containers}}},
+    },
+    _LABELS,
+    _LABELS,
+    _CONTAINERS,
+)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["one", "two", "updater"]), _CONFIGURATIONS), max_size=4),
+    _CONFIGURATIONS,
+    st.booleans(),
+)
+def test_nothing_is_pruned_where_all_that_was_applied_is_applied_again(
+    steps: list[tuple[str, Any]], config: Any, is_wider: bool
+) -> None:
+    def written(story: Story) -> tuple[Any, Managers]:
+        for who, tree in [("one", config), *steps]:
+            if who == "updater":
+                story.update(who, {**story.live, **tree})
+            else:
+                story.apply(who, tree, force=True)
+        last = {**config, "metadata": {**config["metadata"], "annotations": {"x": "y"}}} if is_wider else config
+        story.apply("one", last, force=True)
+        return story.live, story.managers
+
+    short = written(Story(DEPLOYMENT, "apps/v1"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bayplan.api.managedfields.managers._applies_all_of", lambda *_: False)
+        assert written(Story(DEPLOYMENT, "apps/v1")) == short

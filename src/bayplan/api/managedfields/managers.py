@@ -278,7 +278,7 @@ def apply(
     last = result.get(who)
     kept = functools.partial(_kept, keep=keep)
     result[who] = Owned(keep(field_set(kept(applied), kind)), api_version, last.time if last is not None else None)
-    if last is not None and last.fields:
+    if last is not None and not _applies_all_of(last, result, result[who]):
         merged = _prune(merged, result, last, api_version, versions)
     changes = compare(kept(live), kept(merged), kind)
     unchanged = live == merged  # an order of items is no field of its own, but a change
@@ -321,6 +321,18 @@ def _conversion_error(old: Any, new: Any, kind: Type) -> ConversionError:
         except TypedError as error:
             return ConversionError(f"failed to convert {which} object: {error}")
     return ConversionError("failed to compare objects")
+
+
+def _applies_all_of(last: Owned, managers: Managers, now: Owned) -> bool:
+    """Whether a manager leaves nothing out that it applied last time, so that there is nothing to prune.
+
+    Only what can be told without conversions: all managers write in one version.
+    """
+    if not last.fields:
+        return True
+    if any(owned.api_version != last.api_version for owned in managers.values()):
+        return False
+    return not difference(last.fields, now.fields)
 
 
 def _prune(merged: Any, managers: Managers, last: Owned, api_version: str, versions: Versions) -> Any:
