@@ -200,6 +200,26 @@ def test_a_watch_whose_start_was_compacted_is_lost_not_skipped() -> None:
     asyncio.run(run())
 
 
+def test_a_watch_that_would_begin_at_the_compacted_revision_is_lost_since_a_deletion_there_is_not_kept() -> None:
+    async def run() -> None:
+        async with client_of(shared_server().endpoint) as client:
+            key = f"/gone-{os.getpid()}".encode()
+            await client.put(key, b"1")
+            _, deleted = await client.delete(key)
+            last = await client.put(key, b"2")
+            await client.compact(deleted)
+            at, behind = Seen(), Seen()
+            client.watch(key, start_revision=deleted, on_events=at.take, on_lost=at.lose)
+            client.watch(key, start_revision=last, on_events=behind.take, on_lost=behind.lose)
+            await at.until(lambda: bool(at.lost))
+            await behind.until(lambda: bool(behind.events))
+            assert isinstance(at.lost[0], EtcdCompacted)
+            assert at.events == []
+            assert behind.values == [b"2"]
+
+    asyncio.run(run())
+
+
 def test_a_watch_goes_on_after_the_network_was_away_without_gap_or_repeat() -> None:
     async def run() -> None:
         server = shared_server()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -130,32 +130,104 @@ class LosesAnswers(EtcdClient):
     """Carries transactions out, and says that nobody answered, so many times."""
 
     losses = 0
+    meanwhile: Callable[[], Awaitable[object]] | None = None
+    """What happens before the client learns that there is no answer."""
 
     async def transaction(self, *arguments: Any) -> TxnResult:
         result = await super().transaction(*arguments)
         if self.losses:
             self.losses -= 1
+            if self.meanwhile is not None:
+                await self.meanwhile()
             raise EtcdUnavailable("Socket closed", maybe_done=True)
         return result
 
 
+def losing() -> LosesAnswers:
+    """A client that can lose answers."""
+    return LosesAnswers(EtcdSettings(endpoints=(shared_server().endpoint,)), clock=SystemClock())
+
+
 def test_a_guarded_write_whose_answer_was_lost_succeeds_once() -> None:
     async def run() -> None:
-        client = LosesAnswers(EtcdSettings(endpoints=(shared_server().endpoint,)), clock=SystemClock())
+        client = losing()
         async with opened(client) as store:
             recorder = Recorder()
             await store.watch("/", store.revision + 1, recorder)
-            client.losses = 2
+            client.losses = 1
             first = await store.put("/a", b"1", guard=0)
             client.losses = 1
             second = await store.put("/a", b"2", guard=first)
-            client.losses = 1
-            third = await store.delete("/a", guard=second)
-            assert [event.value for event in recorder.events] == [b"1", b"2", None]
-            assert recorder.revisions == [first, second, third]
+            assert [event.value for event in recorder.events] == [b"1", b"2"]
+            assert recorder.revisions == [first, second]
             client.losses = 1
             with pytest.raises(StoreUnavailable):
                 await store.put("/b", b"1")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("by_another", [None, b"3"])
+def test_a_write_is_not_made_again_when_its_answer_was_lost_and_others_wrote_since(by_another: bytes | None) -> None:
+    async def run() -> None:
+        client, layout = losing(), new_layout()
+        async with opened(client, layout) as store, opened(layout=layout) as other:
+            written: list[bytes | None] = []
+            await other.watch("/", other.revision + 1, lambda events: written.extend(event.value for event in events))
+
+            async def overwritten() -> None:
+                await (other.delete("/a") if by_another is None else other.put("/a", by_another))
+
+            client.meanwhile, client.losses = overwritten, 1
+            with pytest.raises(StoreUnavailable, match=r"the answer to a write was lost|Socket closed"):
+                await store.put("/a", b"1", guard=0)
+            await other.catch_up()
+            assert written == [b"1", by_another]
+            client.meanwhile = None
+            revision = await store.put("/a", b"4")
+            client.meanwhile, client.losses = overwritten, 1
+            with pytest.raises(StoreUnavailable, match="the answer to a write was lost"):
+                await store.put("/a", b"5", guard=revision)
+            await other.catch_up()
+            assert written[2:] == [b"4", b"5", by_another]
+
+    asyncio.run(run())
+
+
+def test_who_deleted_a_key_is_not_known_when_the_answer_was_lost() -> None:
+    async def run() -> None:
+        client = losing()
+        async with opened(client) as store:
+            revision = await store.put("/a", b"1")
+            client.losses = 1
+            with pytest.raises(StoreUnavailable, match="the answer to a write was lost"):
+                await store.delete("/a", guard=revision)
+            assert await store.get("/a") is None
+
+    asyncio.run(run())
+
+
+def test_a_write_that_was_not_made_is_made_when_its_answer_was_lost() -> None:
+    class Drops(EtcdClient):
+        drops = 1
+
+        async def transaction(self, *arguments: Any) -> TxnResult:
+            if (
+                self.drops
+                and arguments[1][0].WhichOneof("request") == "request_put"
+                and b"/kept" in arguments[0][0].key
+            ):
+                self.drops -= 1
+                raise EtcdUnavailable("Socket closed", maybe_done=True)
+            return await super().transaction(*arguments)
+
+    async def run() -> None:
+        client = Drops(EtcdSettings(endpoints=(shared_server().endpoint,)), clock=SystemClock())
+        async with opened(client) as store:
+            client.drops = 0
+            revision = await store.put("/kept", b"1")
+            client.drops = 1
+            assert await store.put("/kept", b"2", guard=revision) > revision
 
     asyncio.run(run())
 

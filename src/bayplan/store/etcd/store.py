@@ -7,7 +7,8 @@ Way of a write: one transaction guarded by the key's mod revision; the server an
 from __future__ import annotations
 
 import asyncio
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from bayplan.store.errors import (
     Compacted,
@@ -243,11 +244,7 @@ class EtcdStore:
         raise Conflict(key, guard or 0, found[0].mod_revision if found else 0)
 
     async def _commit(self, key: bytes, value: bytes | None, guard: int | None, ttl: float | None) -> TxnResult:
-        """The transaction of a write. Raises EtcdError.
-
-        When an answer is lost, the next attempt tells by the guard whether the one before was carried out: then the key holds the same bytes at a later revision.
-        """
-        maybe_done = False
+        """The transaction of a write. Raises EtcdError, also when an answer is lost and there is no telling whether the write was made."""
         deadline = self._clock.monotonic() + self._seconds
         while True:
             lease = 0 if ttl is None else await self._leases.lease(ttl)
@@ -256,16 +253,17 @@ class EtcdStore:
             if value is None:
                 compare.append(_exists(key))
             try:
-                result = await self._client.transaction(compare, [operation], [get_op(key)])
+                return await self._client.transaction(compare, [operation], [get_op(key)])
             except EtcdLeaseNotFound:
                 self._leases.forget(lease)
-                continue
             except EtcdUnavailable as error:
                 if guard is None or not error.maybe_done or self._clock.monotonic() >= deadline:
                     raise
-                maybe_done = True
-                continue
-            return _own(result, value, guard) if maybe_done and guard is not None and not result.succeeded else result
+                made = _made((await self._client.range(key)).kvs, value, guard)
+                if made is not None:
+                    return made
+                if not guard:  # it may be made yet, and a second one as well when somebody deletes the first
+                    raise
 
     async def catch_up(self) -> None:
         """See Store. All who ask while a quorum read is on its way share the next one."""
@@ -333,11 +331,12 @@ def _exists(key: bytes) -> object:
     return compare
 
 
-def _own(result: TxnResult, value: bytes | None, guard: int) -> TxnResult:
-    """A transaction whose guard failed, after an attempt whose answer was lost: a success if that attempt has made the change."""
-    found = result.responses[0].response_range.kvs
-    if value is None:
-        return TxnResult(True, result.revision, ()) if not found and guard else result
-    if found and found[0].mod_revision > guard and found[0].value == value:
-        return TxnResult(True, found[0].mod_revision, ())
-    return result
+def _made(found: Sequence[Any], value: bytes | None, guard: int) -> TxnResult | None:
+    """What came of a guarded write whose answer was lost, by what the key holds since; None if it can still be made. Raises EtcdUnavailable if that cannot be told:
+    others have written since, perhaps over it."""
+    kv = found[0] if found else None
+    if kv is not None and kv.mod_revision > guard and kv.value == value:
+        return TxnResult(True, kv.mod_revision, ())
+    if (kv.mod_revision if kv is not None else 0) == guard:
+        return None
+    raise EtcdUnavailable("the answer to a write was lost, and the key was written by others since", maybe_done=True)

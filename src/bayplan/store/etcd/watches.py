@@ -17,8 +17,8 @@ from bayplan.store.etcd.connection import Connection
 from bayplan.store.etcd.errors import EtcdAccessDenied, EtcdCompacted, EtcdError, error_of, is_stale_token
 from bayplan.store.etcd.messages import FILTER_DELETE, FILTER_PUT, MESSAGES, WATCH
 from bayplan.support.clock import Clock
-from bayplan.support.rpc_channel import RpcStream
 from bayplan.support.rpc_errors import RpcError
+from bayplan.support.rpc_types import Stream
 
 log = logging.getLogger(__name__)
 
@@ -76,12 +76,16 @@ class EtcdWatch:
         self._cancel = cancel
 
     def request(self, watch_id: int) -> Any:
-        """The message that opens it where it has to go on."""
+        """The message that opens it where it has to go on.
+
+        It asks for one revision more, whose events are left out: a watch that begins at the very revision to which etcd was compacted is accepted, though
+        deletions at that revision are not kept.
+        """
         self.events, self.created = [], False
         create = MESSAGES["WatchCreateRequest"](
             key=self.key,
             range_end=self.end,
-            start_revision=self.next_revision,
+            start_revision=max(self.next_revision - 1, min(self.next_revision, 1)),
             progress_notify=True,
             filters=self.filters,
             prev_kv=self.previous,
@@ -89,6 +93,15 @@ class EtcdWatch:
             fragment=True,
         )
         return MESSAGES["WatchRequest"](create_request=create)
+
+    def take(self, revision: int) -> None:
+        """A response is complete. revision: that the server had reached."""
+        events, self.events = self.events, []
+        if events[0].kv.mod_revision < self.next_revision:
+            events = [event for event in events if event.kv.mod_revision >= self.next_revision]
+        if events:
+            self.next_revision = events[-1].kv.mod_revision + 1
+            self.on_events(events, revision)
 
 
 class WatchStream:
@@ -224,7 +237,7 @@ class WatchStream:
             stream.cancel()
             await asyncio.gather(sender, return_exceptions=True)
 
-    async def _send_all(self, stream: RpcStream) -> None:
+    async def _send_all(self, stream: Stream) -> None:
         while True:
             await self._outgoing.wait()
             self._outgoing.clear()
@@ -253,9 +266,7 @@ class WatchStream:
         else:
             watch.events.extend(response.events)
             if not response.fragment:
-                events, watch.events = watch.events, []
-                watch.next_revision = events[-1].kv.mod_revision + 1
-                watch.on_events(events, revision)
+                watch.take(revision)
 
 
 def _progress(watch: EtcdWatch, revision: int) -> None:
