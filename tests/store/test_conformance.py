@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import random
 import sys
 from pathlib import Path
 
 import pytest
 
+from bayplan.store.etcd.messages import MESSAGES
 from bayplan.store.interface import Store
 from bayplan.store.memory import MemoryStore
 from bayplan.store.settings import HistorySettings, SqliteSettings
 from bayplan.store.sqlite.store import SqliteStore
 from bayplan.support.clock import Clock
+from bayplan.testing.etcd.channel import dial
+from bayplan.testing.etcd.cluster import SimulatedEtcd
 from bayplan.testing.store_conformance import StoreConformance
 from bayplan.testing.store_properties import StoreProperties
 from tests.store.etcd.rebased import RebasedEtcdStore
@@ -65,3 +69,14 @@ class TestEtcdStore(StoreConformance, StoreProperties):
 
     def make_store(self, folder: Path, clock: Clock) -> Store:
         return RebasedEtcdStore(shared_server().endpoint)
+
+
+class TestEtcdStoreOnSimulatedEtcd(StoreConformance, StoreProperties):
+    """With the etcd of the runs in virtual time, here in real time and without faults: what it does is what a real one does."""
+
+    examples = 20
+
+    def make_store(self, folder: Path, clock: Clock) -> Store:
+        cluster = SimulatedEtcd(("etcd:2379",), random.Random(1))
+        cluster.state.put(MESSAGES["PutRequest"](key=b"first"))  # etcd has no event that a watch could wait for before
+        return RebasedEtcdStore("etcd:2379", dial(cluster, "test"))

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
 from typing import Any, Final
 
 from bayplan.support.rpc_errors import RpcError
+from bayplan.support.rpc_types import Metadata
 from bayplan.support.tls_files import TlsFiles
 
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # nothing forks to use it
 import grpc
 from grpc import aio
 
-Metadata = Sequence[tuple[str, str]]
 _OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.max_receive_message_length", -1),

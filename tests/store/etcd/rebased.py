@@ -10,11 +10,13 @@ import msgspec
 
 from bayplan.store.errors import Compacted, Conflict, FutureRevision
 from bayplan.store.etcd.client import EtcdClient
+from bayplan.store.etcd.connection import Dial
 from bayplan.store.etcd.layout import KeyLayout
 from bayplan.store.etcd.settings import EtcdSettings
 from bayplan.store.etcd.store import EtcdStore
 from bayplan.store.interface import Deliver, Event, KeyValue, Lost, RangeResult, Watch
 from bayplan.support.clock import SystemClock
+from bayplan.support.rpc_channel import RpcChannel
 
 T = TypeVar("T")
 _numbers = itertools.count(1)
@@ -27,9 +29,10 @@ class RebasedEtcdStore:
     knows_lag = False
     may_be_behind = True
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, dial: Dial = RpcChannel) -> None:
         self._settings = EtcdSettings(endpoints=(endpoint,))
-        client = EtcdClient(self._settings, clock=SystemClock())
+        self._dial = dial
+        client = EtcdClient(self._settings, clock=SystemClock(), dial=dial)
         self._layout = KeyLayout(f"/test-{next(_numbers)}")
         self._store = EtcdStore(client, clock=SystemClock(), layout=self._layout, compaction_interval=0)
         self._base = 0
@@ -53,7 +56,7 @@ class RebasedEtcdStore:
     async def close(self) -> None:
         await self._store.close()
         if self._base:
-            client = EtcdClient(self._settings, clock=SystemClock())
+            client = EtcdClient(self._settings, clock=SystemClock(), dial=self._dial)
             await client.delete(self._layout.start, self._layout.end)
             await client.close()
 

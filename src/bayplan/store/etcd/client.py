@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bayplan.store.etcd.connection import Connection
+from bayplan.store.etcd.connection import Connection, Dial
 from bayplan.store.etcd.errors import EtcdCompacted, EtcdError, EtcdUnavailable, error_of
 from bayplan.store.etcd.messages import (
     ALARM_DEACTIVATE,
@@ -34,6 +34,7 @@ from bayplan.store.etcd.messages import (
 from bayplan.store.etcd.settings import EtcdSettings
 from bayplan.store.etcd.watches import EtcdWatch, OnEvents, OnLost, OnProgress, WatchStream
 from bayplan.support.clock import Clock
+from bayplan.support.rpc_channel import RpcChannel
 from bayplan.support.rpc_errors import RpcError
 
 
@@ -102,9 +103,10 @@ def get_op(key: bytes) -> Any:
 class EtcdClient:
     """One client of one cluster. It connects at the first call; `close` ends everything."""
 
-    def __init__(self, settings: EtcdSettings, *, clock: Clock) -> None:
+    def __init__(self, settings: EtcdSettings, *, clock: Clock, dial: Dial = RpcChannel) -> None:
+        """dial: makes the connections."""
         self.settings = settings
-        self._connection = Connection(settings, clock)
+        self._connection = Connection(settings, clock, dial)
         self._stream = WatchStream(self._connection, clock)
 
     @property

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from bayplan.store.etcd.errors import EtcdUnavailable, error_of, is_stale_token
 from bayplan.store.etcd.messages import AUTHENTICATE, MESSAGES
 from bayplan.store.etcd.settings import EtcdSettings
 from bayplan.support.clock import Clock
-from bayplan.support.rpc_channel import Metadata, RpcChannel
+from bayplan.support.rpc_channel import RpcChannel
 from bayplan.support.rpc_errors import RpcError
+from bayplan.support.rpc_types import Channel, Metadata
+from bayplan.support.tls_files import TlsFiles
 
 _FIRST_WAIT: Final = 0.05
 _LONGEST_WAIT: Final = 1.0
@@ -27,13 +30,18 @@ _TLS_SIGNS: Final = ("Handshake", "SSL", "TSI_", "Ssl")
 """What gRPC says when certificates do not fit."""
 
 
+Dial = Callable[[str, TlsFiles | None], Channel]
+"""Makes a channel to `host:port`. Raises OSError if a file of the TLS settings cannot be read."""
+
+
 class Connection:
     """The members of a cluster. Channels are made when they are needed, and kept."""
 
-    def __init__(self, settings: EtcdSettings, clock: Clock) -> None:
+    def __init__(self, settings: EtcdSettings, clock: Clock, dial: Dial = RpcChannel) -> None:
         self._settings = settings
         self._clock = clock
-        self._channels: dict[str, RpcChannel] = {}
+        self._dial = dial
+        self._channels: dict[str, Channel] = {}
         self._current = 0
         """Index of the endpoint that answered last."""
         self._token = ""
@@ -44,7 +52,7 @@ class Connection:
         """The member in use."""
         return self._settings.endpoints[self._current]
 
-    def channel(self) -> RpcChannel:
+    def channel(self) -> Channel:
         """The channel to the member in use. Raises EtcdUnavailable if the client is closed or a file of its TLS settings cannot be read."""
         if self._closed:
             raise EtcdUnavailable("the etcd client is closed")
@@ -52,7 +60,7 @@ class Connection:
         found = self._channels.get(endpoint)
         if found is None:
             try:
-                found = self._channels[endpoint] = RpcChannel(endpoint, self._settings.tls)
+                found = self._channels[endpoint] = self._dial(endpoint, self._settings.tls)
             except OSError as error:
                 raise EtcdUnavailable(f"etcd: cannot read {error.filename}: {error.strerror}") from error
         return found
