@@ -254,7 +254,7 @@ _CONTAINERS = st.lists(
             "resources": st.sampled_from([{}, {"limits": {"cpu": "1"}}]),
         },
     ),
-    unique_by=lambda one: one["name"],
+    unique_by=lambda one: str(one["name"]),
     max_size=2,
 )
 _CONFIGURATIONS = st.builds(
