@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 KILLS ?= 1000
 FUZZ ?= --seconds 600
+ROUNDS ?= 200
 
-.PHONY: help install test faults fuzz kills node-kills day check package docs bench demo up clean
+.PHONY: help install test faults fuzz kills node-kills robustness day check package docs bench demo up clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +36,10 @@ kills: install ## Kill a cluster under load KILLS times (1000): nothing acknowle
 
 node-kills: install ## Kill kubelet and containerd of a real node while KILLS containers (1000) end: each end is told once, nothing is left
 	$(BIN)/python -m tests.cluster.real_nodes.kills $(KILLS)
+
+robustness: install ## Three API servers on three members of etcd while both fail: 1,000 seeds in virtual time, then ROUNDS (200) with real processes (root)
+	$(BIN)/python -m tests.robustness.virtual --seeds 1000 -j 2
+	$(BIN)/python -m tests.robustness.real --rounds $(ROUNDS)
 
 day: install ## A virtual day of 100 churning nodes, twice: the traces must be equal byte for byte
 	$(BIN)/python -m tests.simulation.day

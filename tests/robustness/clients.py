@@ -67,7 +67,7 @@ class Client:
         self._tokens = 0
         self._last: dict[str, tuple[int, dict[str, Any]]] = {}
         """The newest state of each object that it has seen."""
-        self._newest = 0
+        self.newest = 0
         """The newest revision that it was told of."""
         self.done_at = 0.0
         """When a write of it was last acknowledged."""
@@ -104,7 +104,7 @@ class Client:
         elif kind < 0.8:
             await self.get(name)
         else:
-            await self.list(at_least=self._newest if kind > 0.95 else 0, limit=3 if kind < 0.85 else 0)
+            await self.list(at_least=self.newest if kind > 0.95 else 0, limit=3 if kind < 0.85 else 0)
 
     async def _ask(
         self, method: str, path: str, query: Mapping[str, str], tree: Any = None, content_type: str = "application/json"
@@ -147,7 +147,7 @@ class Client:
         version = version_of(tree)
         if version.revision >= self._last.get(name, (0, {}))[0]:
             self._last[name] = (version.revision, tree)
-        self._newest = max(self._newest, version.revision)
+        self.newest = max(self.newest, version.revision)
         return version
 
     async def _create(self, name: str) -> None:
@@ -215,7 +215,7 @@ class Client:
             read.revision = int(metadata["resourceVersion"])
             for item in answer["items"]:
                 read.items[item["metadata"]["name"]] = version_of(item)
-            self._newest = max(self._newest, read.revision)
+            self.newest = max(self.newest, read.revision)
             if not metadata.get("continue"):
                 return read
             query = {"limit": str(limit), "continue": metadata["continue"]}

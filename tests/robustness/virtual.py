@@ -13,7 +13,6 @@ import random
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -37,6 +36,7 @@ from bayplan.testing.etcd.cluster import SimulatedEtcd
 from tests.robustness.checks import Truth, problems_of, shared_problems
 from tests.robustness.clients import Client, Informer, prepare
 from tests.robustness.history import History, changes_of
+from tests.robustness.outcome import Outcome, unhealed
 
 _LAYOUT: Final = KeyLayout("/registry", etcd_folders(DEFAULT_KINDS), root="/registry/")
 """kube-apiserver's."""
@@ -55,6 +55,8 @@ class Server:
         self.name = f"server-{number}"
         self._etcd, self._seed = etcd, seed
         self._lives = 0
+        self.clock = LoopClock(_EPOCH)
+        """Of its machine: `epoch` can be changed, which only moves the time of day."""
         self._api: ApiServer | None = None
         self._life: asyncio.Task[None] | None = None
         self._killed = asyncio.get_running_loop().create_future()
@@ -77,7 +79,7 @@ class Server:
         self._life = asyncio.get_running_loop().create_task(self._live())
 
     async def _live(self) -> None:
-        clock = LoopClock(_EPOCH)
+        clock = self.clock
         while True:
             self._lives += 1
             client = EtcdClient(EtcdSettings(endpoints=_ENDPOINTS), clock=clock, dial=dial(self._etcd, self.name))
@@ -169,20 +171,6 @@ def _tree(kind: str, entry: Any) -> dict[str, Any]:
     return found
 
 
-@dataclass(slots=True)
-class Outcome:
-    """What came of one seed."""
-
-    seed: int
-    problems: list[str]
-    writes: int = 0
-    unknown: int = 0
-    reads: int = 0
-    events: int = 0
-    relists: int = 0
-    faults: list[str] = field(default_factory=list)
-
-
 class Faults:
     """What goes wrong, by chance: each fault ends some seconds later by itself."""
 
@@ -204,7 +192,9 @@ class Faults:
     async def _one(self) -> None:
         chance, etcd = self._chance, self._etcd
         member, server = chance.choice(_ENDPOINTS), chance.choice(self._servers)
-        kind = chance.choice(("kill", "freeze", "isolate", "cut", "cut", "elect", "compact", "server", "cut off"))
+        kind = chance.choice(
+            ("kill", "freeze", "isolate", "cut", "cut", "elect", "compact", "server", "cut off", "clock")
+        )
         seconds = chance.choice((chance.uniform(0.1, 3.0), chance.uniform(3.0, 20.0)))
         self.log.append(f"{asyncio.get_running_loop().time():.2f} {kind} {member} {server.name} {seconds:.2f}")
         if kind == "kill" and etcd.members[member].is_up:
@@ -227,6 +217,8 @@ class Faults:
             etcd.elect(seconds / 2)
         elif kind == "compact":
             etcd.compact(etcd.state.revision - chance.choice((0, 1, chance.randint(0, 30))))
+        elif kind == "clock":
+            server.clock.epoch += chance.choice((-1, 1)) * chance.choice((1, 60, 3600)) * seconds
         elif kind == "server":
             await server.kill()
             self._later(seconds, server.start)
@@ -255,7 +247,7 @@ async def story(seed: int, seconds: float, faulty: bool = True) -> Outcome:
         for number in range(5)
     ]
     informers = [Informer(f"i{number}", apis, history, random.Random(f"{seed} i{number}")) for number in range(3)]
-    outcome = Outcome(seed, [])
+    outcome = Outcome(seed)
     watching: list[asyncio.Task[None]] = []
     try:
         for server in servers:
@@ -266,7 +258,7 @@ async def story(seed: int, seconds: float, faulty: bool = True) -> Outcome:
         work = [client.run(seconds) for client in clients]
         await asyncio.gather(*work, *([faults.run(seconds)] if faulty else []))
         outcome.faults = faults.log
-        outcome.problems += await _healed(etcd, apis, history, informers)
+        outcome.problems += await unhealed(apis, history, informers, _HEALING_SECONDS)
     finally:
         for task in watching:
             task.cancel()
@@ -277,31 +269,8 @@ async def story(seed: int, seconds: float, faulty: bool = True) -> Outcome:
     truth = Truth(changes_of(etcd.state.changes), etcd.commits)
     outcome.problems += problems_of(history, truth)
     outcome.problems += shared_problems(etcd.state.changes)
-    outcome.writes, outcome.reads = len(history.writes), len(history.reads)
-    outcome.unknown = sum(write.outcome == "unknown" for write in history.writes)
-    outcome.events = sum(len(session.events) for session in history.sessions)
-    outcome.relists = len(history.sessions) - len(informers)
+    outcome.count(history, len(informers))
     return outcome
-
-
-async def _healed(
-    etcd: SimulatedEtcd, apis: list[VirtualApi], history: History, informers: list[Informer]
-) -> list[str]:
-    """Wait until each server writes and reads, and informers have heard of everything. What does not come true in time is a problem."""
-    problems = []
-    try:
-        async with asyncio.timeout(_HEALING_SECONDS):
-            for number, api in enumerate(apis):
-                await Client(f"probe-{number}", [api], history, random.Random(number), (), 1.0).prove()
-            last = changes_of(etcd.state.changes)[-1].revision
-            for informer in informers:
-                await informer.reached(last)
-    except TimeoutError:
-        told = [informer.revision for informer in informers]
-        problems.append(
-            f"{_HEALING_SECONDS:.0f} s after the last fault not all is well: at {etcd.state.revision}, told {told}"
-        )
-    return problems
 
 
 def outcome_of(seed: int, seconds: float = 40.0, faulty: bool = True) -> Outcome:
@@ -322,11 +291,10 @@ def main() -> int:
     parser.add_argument("-j", type=int, default=2, dest="processes")
     given = parser.parse_args()
     seeds = range(given.first, given.first + given.seeds)
-    bad, total = 0, Outcome(0, [])
+    bad, total = 0, Outcome(0)
     with ProcessPoolExecutor(given.processes) as pool:
         for outcome in pool.map(partial(outcome_of, seconds=given.seconds), seeds, chunksize=4):
-            for each in ("writes", "unknown", "reads", "events", "relists"):
-                setattr(total, each, getattr(total, each) + getattr(outcome, each))
+            total.add(outcome)
             if outcome.problems:
                 bad += 1
                 print(
@@ -335,10 +303,7 @@ def main() -> int:
                     sep="\n    ",
                     flush=True,
                 )
-    print(
-        f"{given.seeds} seeds, {bad} with problems: {total.writes} writes ({total.unknown} without an answer), {total.reads} reads, "
-        f"{total.events} events of watches, {total.relists} lists anew"
-    )
+    print(f"{given.seeds} seeds, {bad} with problems: {total}")
     return 1 if bad else 0
 
 

@@ -41,6 +41,27 @@ def test_a_crash_is_logged_reported_and_raised_by_wait(caplog: pytest.LogCapture
     assert "service: broken crashed" in caplog.text
 
 
+def test_an_expected_failure_is_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    runs: list[int] = []
+
+    async def start() -> None:
+        runs.append(len(runs))
+        if len(runs) == 1:
+            raise ConnectionError("away")
+        if len(runs) == 2:
+            raise ValueError("a mistake")
+
+    async def run() -> None:
+        async with Supervisor("service", is_expected=lambda error: isinstance(error, ConnectionError)) as tasks:
+            await tasks.keep_running("part", start, first_delay=0.0)
+
+    asyncio.run(run())
+    expected, mistake = caplog.records
+    assert (expected.levelname, expected.exc_info) == ("WARNING", None)
+    assert expected.getMessage() == "service: part failed, trying again in 0.0 s: away"
+    assert (mistake.levelname, bool(mistake.exc_info)) == ("ERROR", True)
+
+
 def test_wait_returns_when_all_tasks_ended() -> None:
     async def run() -> None:
         tasks = Supervisor("service")

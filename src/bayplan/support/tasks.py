@@ -27,8 +27,17 @@ class Supervisor:
     does not limp on without one of its parts unnoticed.
     """
 
-    def __init__(self, name: str, *, clock: Clock | None = None, on_crash: Crash | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        clock: Clock | None = None,
+        on_crash: Crash | None = None,
+        is_expected: Callable[[Exception], bool] = lambda _: False,
+    ) -> None:
+        """is_expected: tells failures from outside, such as a server that is away, from mistakes; they are logged in one line."""
         self.name = name
+        self._is_expected = is_expected
         self._clock: Clock = clock if clock is not None else SystemClock()
         self._on_crash = on_crash
         self._tasks: dict[asyncio.Task[Any], str] = {}
@@ -90,7 +99,10 @@ class Supervisor:
             except Exception as error:
                 if self._clock.monotonic() - started >= healthy_after:
                     delay = first_delay
-                log.exception("%s: %s crashed, starting it again in %.1f s", self.name, name, delay)
+                if self._is_expected(error):
+                    log.warning("%s: %s failed, trying again in %.1f s: %s", self.name, name, delay, error)
+                else:
+                    log.exception("%s: %s crashed, starting it again in %.1f s", self.name, name, delay)
                 if self._on_crash is not None:
                     self._on_crash(name, error)
                 self.failures[name] = f"{type(error).__name__}: {error}"

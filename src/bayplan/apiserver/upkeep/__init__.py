@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
+from bayplan.api.errors import ApiError
 from bayplan.apiserver.context import Context
 from bayplan.apiserver.custom_resources.approval import CustomResourceApproval
 from bayplan.apiserver.custom_resources.finalizing import CustomResourceFinalizer
@@ -22,6 +23,7 @@ from bayplan.apiserver.upkeep.flow_schemas import DanglingFlowSchemas
 from bayplan.apiserver.upkeep.legacy_tokens import LegacyTokenUse
 from bayplan.apiserver.upkeep.rule import Rule, keep
 from bayplan.apiserver.upkeep.simulated_webhooks import SimulatedWebhookEvents
+from bayplan.store.errors import StoreUnavailable
 from bayplan.support.tasks import Supervisor
 
 _RULES = (
@@ -45,7 +47,7 @@ class Upkeep:
         self._serving = CustomResourceServing(context)
         self._token_use = LegacyTokenUse(context)
         context.service_accounts.secret_used = self._token_use.note
-        self._tasks = Supervisor("upkeep", clock=context.clock)
+        self._tasks = Supervisor("upkeep", clock=context.clock, is_expected=_store_is_away)
 
     async def open(self) -> None:
         """Serve what is defined already. Raises ApiError."""
@@ -90,6 +92,10 @@ class Upkeep:
     async def close(self) -> None:
         """Stop writing. Calling it again does nothing."""
         await self._tasks.close()
+
+
+def _store_is_away(error: Exception) -> bool:
+    return isinstance(error, StoreUnavailable) or (isinstance(error, ApiError) and error.reason == "ServiceUnavailable")
 
 
 async def _look(availability: ApiServiceAvailability) -> None:
