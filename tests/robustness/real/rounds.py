@@ -27,15 +27,16 @@ _PREFIX: Final = b"/registry/"
 
 
 async def run_rounds(rounds: int, seconds: float, seed: int, kinds: tuple[str, ...], directory: Path) -> Outcome:
-    """The sum of so many rounds; problems are printed as they are found. seconds: of load and faults per round. seed: of the first one."""
+    """The sum of so many rounds, to the first with problems, which are printed. seconds: of load and faults per round. seed: of the first one."""
     began = time.monotonic()
     installation = await asyncio.to_thread(Installation, directory)
     print(f"installed in {time.monotonic() - began:.1f} s", flush=True)
-    total, pauses = Outcome(seed), []
+    total, pauses, played = Outcome(seed), [], 0
     async with apis_of([server.url for server in installation.servers]) as apis:
         for number in range(seed, seed + rounds):
             outcome, paused = await one_round(installation, apis, number, seconds, kinds)
             total.add(outcome)
+            played += 1
             pauses += paused
             print(
                 f"round {number}: {outcome}, {len(outcome.problems)} problems",
@@ -45,8 +46,9 @@ async def run_rounds(rounds: int, seconds: float, seed: int, kinds: tuple[str, .
             )
             if outcome.problems:
                 print(*outcome.faults, sep="\n        ", flush=True)
+                break  # the next round would begin where this one has not ended
     pauses.sort()
-    print(f"{rounds} rounds, {len(total.problems)} problems: {total}")
+    print(f"{played} rounds, {len(total.problems)} problems: {total}")
     if pauses:
         middle, longest = pauses[len(pauses) // 2], pauses[-1]
         print(f"after {len(pauses)} kills writes paused for {middle:.2f} s in the middle, {longest:.2f} s at most")
