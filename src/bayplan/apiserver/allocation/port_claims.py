@@ -1,6 +1,6 @@
 """Node ports of servers that share a store: each port that is in use is a key, which the store lets only one server create.
 
-A server that is alone needs none of this: it knows all ports. The keys stand where kube-apiserver has its bitmap of ports, `/registry/ranges/servicenodeports/`.
+A server that is alone needs none of this: it knows all ports. The keys stand below the one where kube-apiserver has its bitmap of ports, which is kept up as well.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import msgspec
 
 from bayplan.api.errors import service_unavailable
 from bayplan.apiserver.allocation.errors import Taken
+from bayplan.apiserver.allocation.port_bitmap import KEY, PortBitmap
 from bayplan.apiserver.allocation.ports import NodePorts
 from bayplan.store.errors import Compacted, Conflict, StoreError
 from bayplan.store.interface import Event, Store
 from bayplan.support.clock import Clock
 
-_PREFIX = "/registry/ranges/servicenodeports/"
+_PREFIX = f"{KEY}/"
 _ORPHAN_SECONDS = 60.0
 """A port without its service may belong to one that another server is just writing; after this time it does not."""
 
@@ -34,17 +35,19 @@ class PortClaims:
     def __init__(self, store: Store, ports: NodePorts, clock: Clock) -> None:
         self._store, self._ports, self._clock = store, ports, clock
         self._claimed = ports.claimed
+        self._bitmap = PortBitmap(store, ports)
         self._is_followed = False
 
     async def open(self) -> None:
         """Read the keys and follow them. Raises StoreError."""
         while True:
-            page = await self._store.range(_PREFIX, _PREFIX[:-1] + "0")
+            page = await self._store.range(KEY, f"{KEY}0")
             self._claimed.clear()
+            self._bitmap.note(None)
             for item in page.items:
                 self._note(item.key, item.value)
             try:
-                await self._store.watch(_PREFIX, page.revision + 1, self._follow, self._lost)
+                await self._store.watch(KEY, page.revision + 1, self._follow, self._lost)
                 self._is_followed = True
                 return
             except Compacted:  # meanwhile
@@ -59,6 +62,9 @@ class PortClaims:
             self._note(event.key, event.value)
 
     def _note(self, key: str, value: bytes | None) -> None:
+        if key == KEY:
+            self._bitmap.note(value)
+            return
         text = key[len(_PREFIX) :]
         if not text.isdigit():
             return
@@ -69,23 +75,38 @@ class PortClaims:
         else:
             self._claimed[port] = _claimed_at(value)
 
-    async def claim(self, ports: Iterable[int]) -> None:
-        """Make all of these ports a server's own, or none. Raises Taken, ApiError (503)."""
+    async def claim(self, ports: Iterable[int], *, are_new: bool = True) -> None:
+        """Make all of these ports a server's own, or none. are_new: not those of services that are there. Raises Taken, ApiError (503)."""
         made: list[int] = []
         try:
             for port in sorted(ports):
                 value = msgspec.json.encode(_Claim(self._clock.now()))
                 await self._store.put(f"{_PREFIX}{port}", value, guard=0)
                 made.append(port)
+            await self._bitmap.mark(made, are_new=are_new)
         except Conflict as error:
-            await self.release(made)
+            await self._withdraw(made)
             raise Taken("provided port is already allocated") from error
+        except Taken:
+            await self._withdraw(made)
+            raise
         except StoreError as error:
             raise service_unavailable(f"the store cannot be written to: {error}") from error
 
     async def release(self, ports: Iterable[int]) -> None:
         """Give ports back; nothing happens for those that nobody has. Raises ApiError (503)."""
-        for port in sorted(ports):
+        given = sorted(ports)
+        if not given:
+            return
+        try:
+            await self._bitmap.clear(given)
+        except StoreError as error:
+            raise service_unavailable(f"the store cannot be written to: {error}") from error
+        await self._withdraw(given)
+
+    async def _withdraw(self, ports: Iterable[int]) -> None:
+        """Remove claims. Raises ApiError (503)."""
+        for port in ports:
             try:
                 await self._store.delete(f"{_PREFIX}{port}")
             except Conflict:
@@ -102,7 +123,7 @@ class PortClaims:
             raise service_unavailable(f"the store cannot be read: {error}") from error
         for port in sorted(wanted - self._claimed.keys()):
             try:
-                await self.claim((port,))
+                await self.claim((port,), are_new=False)
             except Taken:
                 continue
         now = self._clock.now()

@@ -16,10 +16,12 @@ class NodePorts:
         """What services have or are just getting, as far as this server gave it out."""
         self.claimed: dict[int, float] = {}
         """What servers that share the store have claimed, and when (see `port_claims`)."""
+        self.marked: set[int] = set()
+        """What a kube-apiserver that shares the store says is taken (see `port_bitmap`)."""
 
     def is_used(self, port: int) -> bool:
         """Whether a service has the port or is just getting it."""
-        return port in self.used or port in self.claimed
+        return port in self.used or port in self.claimed or port in self.marked
 
     def take(self, port: int) -> None:
         """Take a certain port. Raises OutOfRange, Taken."""
