@@ -275,7 +275,19 @@ def test_requests_go_on_when_a_member_of_etcd_dies(tmp_path: Path) -> None:
                     for number in names:
                         if number == 100:
                             members[0].stop()
-                        await client.create(config_map(f"m{number}"))
+                        await create(f"m{number}")
+
+                async def create(name: str) -> None:
+                    """Until it is there: a write whose answer the dead member owes may have been made, or not."""
+                    while True:
+                        try:
+                            await client.create(config_map(name))
+                            return
+                        except ApiError as error:
+                            if error.reason == "AlreadyExists":
+                                return
+                            if error.reason != "ServiceUnavailable":
+                                raise
 
                 await asyncio.gather(*[write() for _ in range(20)])
                 seen: list[str] = []
