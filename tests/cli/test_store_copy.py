@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from bayplan.api import protobuf
 from bayplan.api.protobuf import MAGIC
 from bayplan.cli.main import main
 from bayplan.store.copying import StoredEntry, copy
@@ -183,14 +184,34 @@ def test_a_copy_that_is_not_the_same_is_told(tmp_path: Path) -> None:
     assert not (tmp_path / "b.db").exists()
 
 
+def enveloped(name: str) -> bytes:
+    """A pod as kube-apiserver keeps it."""
+    tree = {"kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": {"containers": [{"name": "a"}]}}
+    return protobuf.envelope("v1", "Pod", protobuf.message_of_tree("v1", tree))
+
+
 @needs_etcd
-def test_what_a_file_cannot_keep_is_refused(tmp_path: Path, etcd: tuple[str, str]) -> None:
+def test_what_kube_apiserver_has_written_is_json_in_a_file(tmp_path: Path, etcd: tuple[str, str]) -> None:
     url, prefix = etcd
-    put(tmp_path / "a.db", {f"{_PODS}a": MAGIC + b"..."})
+    ports = "/registry/ranges/servicenodeports"
+    put(tmp_path / "a.db", {f"{_PODS}a": enveloped("a"), ports: MAGIC + b"...", f"{_PODS}b": b'{"n":1}'})
+    assert run("copy", f"sqlite:{tmp_path}/a.db", url, prefix).exit_code == 0
+    done = run("copy", url, f"sqlite:{tmp_path}/b.db", prefix)
+    assert done.exit_code == 0, done.output
+    found = contents(tmp_path / "b.db")
+    assert found.keys() == {f"{_PODS}a", f"{_PODS}b"}
+    assert found[f"{_PODS}a"][0].startswith(b'{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a"')
+    assert found[f"{_PODS}b"][0] == b'{"n":1}'
+
+
+@needs_etcd
+def test_what_cannot_be_read_is_not_copied_into_a_file(tmp_path: Path, etcd: tuple[str, str]) -> None:
+    url, prefix = etcd
+    put(tmp_path / "a.db", {f"{_PODS}a": MAGIC + b"\x12\xff"})
     assert run("copy", f"sqlite:{tmp_path}/a.db", url, prefix).exit_code == 0
     refused = run("copy", url, f"sqlite:{tmp_path}/b.db", prefix)
     assert refused.exit_code == 1
-    assert f"{_PODS}a is in protobuf" in refused.stderr
+    assert f"unable to transform key '{_PODS}a'" in refused.stderr
     assert not (tmp_path / "b.db").exists()
 
 

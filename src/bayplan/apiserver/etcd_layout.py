@@ -17,14 +17,15 @@ _SPECIAL = {
     "/registry/core/services/": "services/specs/",
     "/registry/networking.k8s.io/ingresses/": "ingress/",
 }
-_WITH_GROUP = frozenset(("apiextensions.k8s.io", "apiregistration.k8s.io"))
+WITH_GROUP = frozenset(("apiextensions.k8s.io", "apiregistration.k8s.io"))
+"""Built-in groups that kube-apiserver keeps as it keeps custom resources: the group stands in the key, and values are always JSON."""
 
 
 def etcd_folders(kinds: Iterable[Kind]) -> dict[str, str]:
     """The prefix of each kind in the store -> its folder in etcd, of those where these differ."""
     found: dict[str, str] = {}
     for kind in kinds:
-        if kind.is_stored and not kind.is_custom and kind.group not in _WITH_GROUP:
+        if kind.is_stored and not kind.is_custom and kind.group not in WITH_GROUP:
             prefix = kind.storage_prefix
             found[prefix] = _SPECIAL.get(prefix, f"{kind.plural}/")
     return found

@@ -207,7 +207,7 @@ class Health:
     def _store(self) -> str:
         if not self._server.ready:
             return "the store is not open"
-        return self._server.context.objects.store.write_error
+        return self._server.context.objects.store_error
 
     def _components(self) -> str:
         failures = {name: failure() for name, failure in self._server.context.component_failures.items()}

@@ -88,6 +88,8 @@ class ObjectStore:
         """One of them that cannot be served; "" if there is none."""
         self._relisting: asyncio.Task[None] | None = None
         """Reads everything anew; None unless the store's watch was lost."""
+        self._unread = ""
+        """Why that has failed the last time; "" if it has not."""
         for kind in kinds:
             if kind.is_stored and kinds.storage_kind(kind) is kind:
                 self._caches[kind.storage_prefix] = ResourceCache(kind)
@@ -153,7 +155,7 @@ class ObjectStore:
 
     def _lost(self, _compacted: int) -> None:
         """The store's watch cannot go on: clients are to list anew, as this server does."""
-        logger.warning("the store was compacted while it could not be reached: reading everything anew")
+        logger.warning("what has happened in the store cannot be told: reading everything anew")
         self._relisting = asyncio.get_running_loop().create_task(self._relist())
 
     async def _relist(self) -> None:
@@ -164,8 +166,11 @@ class ObjectStore:
             except StoreClosed:
                 return
             except StoreError as error:
-                logger.warning("the store cannot be read anew: %s", error)
+                if self._unread != str(error):
+                    logger.warning("the store cannot be read anew: %s", error)
+                self._unread = str(error)
                 await asyncio.sleep(_RELIST_PAUSE)
+        self._unread = ""
         if self._relisting is asyncio.current_task():  # the new watch may have been lost already
             self._relisting = None
 
@@ -185,6 +190,11 @@ class ObjectStore:
         self._watch = await self.store.watch(PREFIX, revision + 1, self._deliver, self._lost)
 
     @property
+    def store_error(self) -> str:
+        """Why the store cannot be read or written to; "" if it can."""
+        return self._unread or self.store.write_error
+
+    @property
     def is_behind(self) -> bool:
         """Whether it is known, without a question to the store, that the caches do not show all that is committed."""
         return self.is_shared and self.store.knows_lag and self.may_be_behind
@@ -201,7 +211,9 @@ class ObjectStore:
         except (StoreUnavailable, StoreClosed) as error:
             raise service_unavailable(f"the store cannot be read: {error}") from error
         while self._relisting is not None:
-            await asyncio.wait([self._relisting])
+            if self._unread:
+                raise service_unavailable(f"the store cannot be read: {self._unread}")
+            await asyncio.wait([self._relisting], timeout=_RELIST_PAUSE)
         self._advance()
 
     def _advance(self) -> None:
@@ -287,10 +299,11 @@ class ObjectStore:
     def _deliver(self, events: Sequence[Event]) -> None:
         for event in events:
             cache = self._cache_of_key(event.key)
-            if self._is_loading and event.value is not None and event.value.startswith(MAGIC):
-                self._protobuf_key = event.key
-            elif cache is not None:
-                cache.apply(event)
+            if cache is not None:
+                if self._is_loading and event.value is not None and event.value.startswith(MAGIC):
+                    self._protobuf_key = event.key
+                else:
+                    cache.apply(event)
             if self._joining and (joining := self._joining.get(_prefix_of(event.key))) is not None:
                 joining.append(event)
         if events:
@@ -420,10 +433,9 @@ def _unwritten(error: StoreError) -> ApiError:
 
 
 def _in_protobuf(key: str) -> StoreUnavailable:
-    """Why a store of kube-apiserver is not served as it is."""
+    """Why a store is not served as it is."""
     return StoreUnavailable(
-        f"{key} is in protobuf, as kube-apiserver writes it, and objects are kept as JSON here: let it rewrite them with "
-        "--storage-media-type=application/json"
+        f"{key} is kept in protobuf: start with --storage-media-type=application/vnd.kubernetes.protobuf, which reads JSON as well"
     )
 
 

@@ -58,6 +58,8 @@ class ApiServerSettings:
     """How long pods stay on a node that is not ready, unless they say it themselves."""
     default_unreachable_toleration_seconds: int = 300
     """How long pods stay on a node that cannot be reached, unless they say it themselves."""
+    storage_media_type: str = "application/json"
+    """In which objects are written to the store: this, or `application/vnd.kubernetes.protobuf`, as kube-apiserver does."""
     encryption_provider_config: str = ""
     """File that says which objects are encrypted in the store, with which keys; "" for none."""
     encryption_reload: bool = False

@@ -26,6 +26,7 @@ from bayplan.apiserver.objects import PREFIX
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
+from bayplan.apiserver.stored_forms import JSON, StoredForms
 from bayplan.apiserver.tls import client_tls
 from bayplan.apiserver.webhooks.http import HttpSender
 from bayplan.client import Client
@@ -123,6 +124,8 @@ class Cluster:
             store = MeasuredStore(store, self.clock, self.metrics, self.tracing)
         if self.encryption is not None:
             store = TransformingStore(store, self.encryption.of_key)
+        if settings.store.startswith("etcd") or settings.api.storage_media_type != JSON:
+            store = TransformingStore(store, StoredForms(settings.api.storage_media_type).of_key)
         self.api = ApiServer(
             store,
             clock=self.clock,

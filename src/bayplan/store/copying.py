@@ -1,7 +1,7 @@
 """Copying everything that a store has at one moment into another, empty one, and the proof that it has arrived.
 
-Keys, values and times to live are copied; revisions are given out anew by the other store. Its contents are read again at the end: number of keys and a checksum
-over all of them must be those of what was copied. A copy that fails leaves nothing behind.
+Keys, values and times to live are copied, values in another form if the target wants it; revisions are given out anew by the other store. Its contents are read
+again at the end: number of keys and a checksum over all of them must be those of what was copied. A copy that fails leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class CopyReport:
     """The revision of the target now."""
 
 
-Check = Callable[[str, bytes], str]
-"""Why a key and its value cannot be copied; "" if they can."""
+Form = Callable[[str, bytes], bytes | None]
+"""The value of a key in the form in which the target is to keep it; None leaves it out. Raises StoreError for what cannot be copied."""
 
 
 async def copy(
@@ -103,7 +103,7 @@ async def copy(
     target: Target,
     *,
     leaves_out: Callable[[str], bool] = lambda _: False,
-    check: Check = lambda _key, _value: "",
+    form: Form = lambda _key, value: value,
     step: Callable[[int], None] = lambda _: None,
 ) -> CopyReport:
     """Fill an empty store. leaves_out: which keys stay behind. step: called with the number of keys copied so far. Raises StoreError."""
@@ -111,10 +111,11 @@ async def copy(
     copied = Tally()
     try:
         async for page in source.pages():
-            entries = [entry for entry in page if not leaves_out(entry.key)]
-            for entry in entries:
-                if reason := check(entry.key, entry.value):
-                    raise StoreUnavailable(reason)
+            entries = [
+                entry if value is entry.value else entry._replace(value=value)
+                for entry in page
+                if not leaves_out(entry.key) and (value := form(entry.key, entry.value)) is not None
+            ]
             await target.write(entries)
             copied.add(entries)
             step(copied.entries)

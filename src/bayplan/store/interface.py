@@ -73,8 +73,8 @@ Deliver = Callable[[Sequence[Event]], None]
 
 
 Lost = Callable[[int], None]
-"""Called on the event loop when a watch of a shared store cannot deliver what comes next, because that was compacted while the store could not be reached: with
-the oldest revision that is kept. The watch has ended."""
+"""Called on the event loop when a watch cannot deliver what comes next, because that was compacted while a shared store could not be reached, or cannot be read:
+with the oldest revision from which one could go on. The watch has ended."""
 
 
 class Watch(Protocol):

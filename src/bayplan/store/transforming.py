@@ -6,7 +6,7 @@ get, range, watch <- transformer of the key <- from_storage <- the store below
 
 from __future__ import annotations
 
-import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
@@ -14,6 +14,8 @@ from msgspec.structs import replace
 
 from bayplan.store.errors import Untransformable
 from bayplan.store.interface import Deliver, Event, KeyValue, Lost, PendingWrite, RangeResult, Store, Watch
+
+logger = logging.getLogger(__name__)
 
 
 class Transformer(Protocol):
@@ -68,7 +70,10 @@ class TransformingStore:
     def is_outdated(self, key: str) -> bool:
         """Whether the value of a key is stored in another form than it would be written in today, so that the same value is worth writing again."""
         transformer, form = self._choose(key), self._forms.get(key)
-        return transformer is not None and form is not None and not transformer.is_current(form)
+        if transformer is not None and form is not None and not transformer.is_current(form):
+            return True
+        below = self._below
+        return isinstance(below, TransformingStore) and below.is_outdated(key)
 
     def _stored(self, key: str, value: bytes) -> bytes:
         transformer = self._choose(key)
@@ -94,11 +99,11 @@ class TransformingStore:
             return event
         value, previous = event.value, event.previous
         self._note(event.key, value)
-        return replace(
-            event,
-            value=None if value is None else self._read(event.key, value),
-            previous=None if previous is None else self._read(event.key, previous),
-        )
+        read = None if value is None else self._read(event.key, value)
+        read_previous = None if previous is None else self._read(event.key, previous)
+        if read is value and read_previous is previous:
+            return event
+        return replace(event, value=read, previous=read_previous)
 
     async def get(self, key: str, *, revision: int = 0) -> KeyValue | None:
         """See Store. Raises Untransformable, too."""
@@ -143,17 +148,31 @@ class TransformingStore:
         await self._below.catch_up()
 
     async def watch(self, prefix: str, start_revision: int, deliver: Deliver, lost: Lost | None = None) -> Watch:
-        """See Store. An event whose value cannot be read ends the watch: what raised goes to the handler of the loop, as with any watcher that fails."""
+        """See Store. Raises Untransformable for an event of the past that cannot be read. One that cannot be read later ends the watch, which is lost: whoever
+        follows has to read everything anew, and cannot until the value is right."""
+        watch: Watch | None = None
+        failures: list[Untransformable] = []
 
         def delivered(events: Sequence[Event]) -> None:
+            if failures:
+                return
             try:
-                deliver([self._event(event) for event in events])
+                read = [self._event(event) for event in events]
             except Untransformable as error:
-                loop = asyncio.get_running_loop()
-                loop.call_exception_handler({"message": f"watch of {prefix!r}", "exception": error})
-                raise
+                failures.append(error)
+                if watch is not None:
+                    logger.error("the store cannot be followed any more: %s", error)
+                    watch.cancel()
+                    if lost is not None:
+                        lost(events[-1].revision)
+                return
+            deliver(read)
 
-        return await self._below.watch(prefix, start_revision, delivered, lost)
+        watch = await self._below.watch(prefix, start_revision, delivered, lost)
+        if failures:
+            watch.cancel()
+            raise failures[0]
+        return watch
 
     async def compact(self, revision: int) -> None:
         await self._below.compact(revision)

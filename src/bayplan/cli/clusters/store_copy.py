@@ -23,7 +23,7 @@ from bayplan.cli.flags.etcd_flags import EtcdFlags, etcd_options
 from bayplan.cli.output import Failure, output_option, print_data
 
 if TYPE_CHECKING:
-    from bayplan.store.copying import CopyReport
+    from bayplan.store.copying import CopyReport, Form
 
 _MEGABYTE: Final = 1 << 20
 _NAMED: Final = 20
@@ -82,20 +82,25 @@ async def _copy(source: str, target: str, etcd: EtcdFlags) -> CopyReport:
                 contents,
                 filled,
                 leaves_out=lambda key: key.startswith(SERVERS),
-                check=(lambda _key, _value: "") if is_etcd(target) else _why_not_in_a_file,
+                form=(lambda _key, value: value) if is_etcd(target) else _form_of_a_file(),
                 step=progress.tell,
             )
 
 
-def _why_not_in_a_file(key: str, value: bytes) -> str:
+def _form_of_a_file() -> Form:
+    """What turns objects that kube-apiserver wrote in protobuf into JSON. What is in protobuf and no object of a kind that is served stays behind."""
     from bayplan.api.protobuf import MAGIC
+    from bayplan.apiserver.stored_forms import StoredForms
 
-    if not value.startswith(MAGIC):
-        return ""
-    return (
-        f"{key} is in protobuf, as kube-apiserver writes it, and objects are kept as JSON in a file: let kube-apiserver rewrite them with "
-        "--storage-media-type=application/json"
-    )
+    forms = StoredForms()
+
+    def form(key: str, value: bytes) -> bytes | None:
+        if not value.startswith(MAGIC):
+            return value
+        found = forms.of_key(key)
+        return None if found is None else found.from_storage(key, value)
+
+    return form
 
 
 def check_etcd(url: str, etcd: EtcdFlags, output: str) -> None:

@@ -100,6 +100,11 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--disable-admission-plugins", default="", help="Default admission plugins not to run.")
 @click.option("--admission-control-config-file", default="", help="File with the configuration of admission plugins.")
 @click.option(
+    "--storage-media-type",
+    default="",
+    help="In which objects are written to the store: application/json (the default) or application/vnd.kubernetes.protobuf.",
+)
+@click.option(
     "--encryption-provider-config",
     default="",
     help="File that says which objects are encrypted in the store, with which keys.",

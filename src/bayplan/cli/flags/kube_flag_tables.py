@@ -86,7 +86,6 @@ API_SERVER: Final = _table(
         "there are no log files to serve": "enable-logs-handler?",
         "all servers are of one version": "peer-advertise-ip peer-advertise-port peer-ca-file "
         "emulation-forward-compatible? runtime-config-emulation-forward-compatible?",
-        "the store has an encoding of its own": "storage-media-type",
         "the store is watched, not asked": "etcd-count-metric-poll-period etcd-db-metric-poll-interval etcd-healthcheck-timeout "
         "etcd-readycheck-timeout storage-initialization-timeout lease-reuse-duration-seconds",
         "/livez answers as soon as the server listens": "livez-grace-period",

@@ -29,6 +29,7 @@ API_SERVER_FLAGS = {
     "--enable-admission-plugins": "admission plugins to run besides the default ones",
     "--disable-admission-plugins": "default admission plugins not to run",
     "--admission-control-config-file": "file with the configuration of admission plugins",
+    "--storage-media-type": "in which objects are written to the store: application/json (the default) or application/vnd.kubernetes.protobuf",
     "--encryption-provider-config": "file that says which objects are encrypted in the store, with which keys",
     "--encryption-provider-config-automatic-reload": "whether to read that file again when it changes",
     "--default-not-ready-toleration-seconds": "how long pods stay on a node that is not ready, unless they say it themselves",
@@ -198,6 +199,14 @@ def _is_true(text: str) -> bool:
     return text.lower() in ("true", "1", "t")
 
 
+def _media_type(text: str) -> str:
+    from bayplan.apiserver.stored_forms import MEDIA_TYPES
+
+    if text not in MEDIA_TYPES:
+        raise ValueError(f"objects are kept as {' or '.join(MEDIA_TYPES)}, not as {text!r}")
+    return text
+
+
 def _admission_configuration(text: str) -> dict[str, dict[str, Any]]:
     """The configuration of each plugin in an AdmissionConfiguration, inline or in a file of its own. Raises Failure."""
     import yaml  # slow to import, and seldom needed
@@ -282,6 +291,7 @@ _FIELDS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "--enable-admission-plugins": ("enable_admission_plugins", _names),
     "--disable-admission-plugins": ("disable_admission_plugins", _names),
     "--admission-control-config-file": ("admission_configuration", _admission_configuration),
+    "--storage-media-type": ("storage_media_type", _media_type),
     "--encryption-provider-config": ("encryption_provider_config", str),
     "--encryption-provider-config-automatic-reload": ("encryption_reload", _is_true),
     "--authorization-mode": ("authorization_modes", _modes),

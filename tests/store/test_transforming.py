@@ -1,0 +1,99 @@
+"""Stores whose values are kept in another form."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from bayplan.store.errors import Untransformable
+from bayplan.store.interface import Event
+from bayplan.store.memory import MemoryStore
+from bayplan.store.transforming import TransformingStore
+from bayplan.support.clock import SystemClock
+
+
+class Marked:
+    """Values have a mark in front."""
+
+    def __init__(self, mark: bytes) -> None:
+        self._mark = mark
+
+    def to_storage(self, key: str, value: bytes) -> bytes:
+        return self._mark + value
+
+    def from_storage(self, key: str, value: bytes) -> bytes:
+        if not value.startswith(self._mark):
+            raise Untransformable(key, "no mark")
+        return value[len(self._mark) :]
+
+    def is_current(self, value: bytes) -> bool:
+        return value.startswith(self._mark)
+
+
+def test_forms_lie_over_each_other() -> None:
+    async def run() -> None:
+        below = MemoryStore(clock=SystemClock())
+        inner = TransformingStore(below, lambda key: Marked(b"1") if key.startswith("/a") else None)
+        outer = TransformingStore(inner, lambda _: Marked(b"2"))
+        await outer.open()
+        await outer.put("/a", b"x")
+        await outer.put("/b", b"y")
+        kept = [await below.get(key) for key in ("/a", "/b")]
+        assert [item.value for item in kept if item is not None] == [b"12x", b"2y"]
+        assert [(item.key, item.value) for item in (await outer.range("/", "0")).items] == [("/a", b"x"), ("/b", b"y")]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("marks", "outdated"), [((b"1", b"2"), False), ((b"9", b"2"), True), ((b"1", b"9"), True)])
+def test_a_value_is_outdated_if_one_of_its_forms_is(marks: tuple[bytes, bytes], outdated: bool) -> None:
+    class Old(Marked):
+        def is_current(self, value: bytes) -> bool:
+            return not value.startswith(b"9")
+
+    async def run() -> bool:
+        inner = TransformingStore(MemoryStore(clock=SystemClock()), lambda _: Old(marks[0]))
+        outer = TransformingStore(inner, lambda _: Old(marks[1]))
+        await outer.open()
+        await outer.put("/a", b"x")
+        await outer.range("/", "0")
+        return outer.is_outdated("/a")
+
+    assert asyncio.run(run()) is outdated
+
+
+def test_an_event_of_the_past_that_cannot_be_read_is_raised() -> None:
+    async def run() -> None:
+        below = MemoryStore(clock=SystemClock())
+        store = TransformingStore(below, lambda _: Marked(b"1"))
+        await store.open()
+        await below.put("/a", b"unmarked")
+        delivered: list[Event] = []
+        with pytest.raises(Untransformable, match="no mark"):
+            await store.watch("/", 1, delivered.extend)
+        await store.put("/b", b"x")
+        assert delivered == []
+
+    asyncio.run(run())
+
+
+def test_a_watch_is_lost_with_an_event_that_cannot_be_read() -> None:
+    async def run() -> None:
+        below = MemoryStore(clock=SystemClock())
+        store = TransformingStore(below, lambda _: Marked(b"1"))
+        await store.open()
+        delivered: list[bytes | None] = []
+        lost: list[int] = []
+
+        def deliver(events: Sequence[Event]) -> None:
+            delivered.extend(event.value for event in events)
+
+        await store.watch("/", 1, deliver, lost.append)
+        await store.put("/a", b"x")
+        bad = await below.put("/a", b"unmarked")
+        await store.put("/a", b"y")
+        assert (delivered, lost) == ([b"x"], [bad])
+
+    asyncio.run(run())
