@@ -6,8 +6,10 @@ STAMP := $(VENV)/.installed
 KILLS ?= 1000
 FUZZ ?= --seconds 600
 ROUNDS ?= 200
+SCHEDULER ?= kube-scheduler
+DECISIONS ?= 100000
 
-.PHONY: help install test faults fuzz kills node-kills robustness day check package docs bench demo up clean
+.PHONY: help install test faults fuzz kills node-kills robustness differential day check package docs bench demo up clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +42,9 @@ node-kills: install ## Kill kubelet and containerd of a real node while KILLS co
 robustness: install ## Three API servers on three members of etcd while both fail: 1,000 seeds in virtual time, then ROUNDS (200) with real processes (root)
 	$(BIN)/python -m tests.robustness.virtual --seeds 1000 -j 2
 	$(BIN)/python -m tests.robustness.real --rounds $(ROUNDS)
+
+differential: install ## DECISIONS (100000) of the scheduler program SCHEDULER compared with the library's on random clusters
+	$(BIN)/python -m tests.differential "$(SCHEDULER)" --decisions $(DECISIONS)
 
 day: install ## A virtual day of 100 churning nodes, twice: the traces must be equal byte for byte
 	$(BIN)/python -m tests.simulation.day

@@ -54,14 +54,25 @@ class Faults:
             await self._begin_one()
             await asyncio.sleep(self._chance.uniform(0.2, 4.0))
             self._collect()
+            self._restart_ended()
         await asyncio.gather(*self._running.values())
         self._running.clear()
+        self._restart_ended()
 
     def _collect(self) -> None:
         for concerned, task in list(self._running.items()):
             if task.done():
                 del self._running[concerned]
                 task.result()
+
+    def _restart_ended(self) -> None:
+        """Start servers again that gave up, because etcd did not answer while they started: a service manager would."""
+        for server in self._installation.servers:
+            if server.machine.name not in self._running and not server.machine.is_up:
+                self.log.append(
+                    f"{asyncio.get_running_loop().time():.2f} {server.machine.name} has given up, and is started again"
+                )
+                server.start()
 
     async def _begin_one(self) -> None:
         chance = self._chance

@@ -49,6 +49,7 @@ def run_until_stopped(
     """Run a cluster, which begins with `contents`, until SIGINT or SIGTERM. `elsewhere`: the options that name another place for
     the store. `worker_process`: the process in which the components run, if that is another one. `follows_links`: whether the
     kubeconfig's path may be a symbolic link. `real_nodes`: those on this machine. `page`: the web page, if it is wanted. Raises Failure."""
+    from bayplan.api.errors import ApiError
     from bayplan.cluster.errors import ClusterError
     from bayplan.store.errors import StoreError, StoreLocked
     from bayplan.ui.errors import UiError
@@ -69,7 +70,7 @@ def run_until_stopped(
         )
     except StoreLocked as error:
         raise Failure(f"{error} with {elsewhere}") from error
-    except (ClusterError, StoreError, UiError, ValueError) as error:
+    except (ApiError, ClusterError, StoreError, UiError, ValueError) as error:
         raise Failure(str(error)) from error
 
 
