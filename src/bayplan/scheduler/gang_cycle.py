@@ -4,6 +4,8 @@ Nothing else happens in between, so no gang ever holds room that another waits f
 placed with its victims gone, so that the pods after it see the cluster as it would be; if the gang fits that way, the
 victims are evicted and all its pods wait, nominated to their nodes.
 
+A group whose placement is constrained is tried on one set of nodes at a time; `placement_search` says on which.
+
 Follows the pod group cycle of kube-scheduler 1.36 (`schedule_one_podgroup.go`).
 """
 
@@ -19,9 +21,13 @@ from bayplan.scheduler.cycle import Cycle
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.extenders.protocol import Extender, Questions
 from bayplan.scheduler.extenders.steps import decision_of
-from bayplan.scheduler.framework.verdicts import Reject, Status
+from bayplan.scheduler.framework.placements import Placements
+from bayplan.scheduler.framework.verdicts import PluginError, Reject, Status
+from bayplan.scheduler.placement_search import PlacementSearch, Trial
+from bayplan.scheduler.placement_steps import decision_within
 from bayplan.scheduler.queued_pod import QueuedPod
 from bayplan.scheduler.snapshot.gangs import group_key
+from bayplan.scheduler.snapshot.labels import IntRows
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.snapshot import Snapshot
 
@@ -100,15 +106,51 @@ class GangCycle:
         If the steps are given up halfway, all is taken back.
         """
         with self.snapshot.sharing_allocations():
-            members = yield from self._try_all(gang)
-            return self._judge(members, gang, min_count)
+            search = PlacementSearch(self.cycle, gang, min_count)
+            try:
+                levels = search.levels()
+            except PluginError as error:
+                return self._failed([], gang, str(error))
+            if isinstance(levels, Reject):
+                return self._nowhere(gang, levels)
+            if levels is None:
+                members = yield from self._try_all(gang)
+                return self._judge(members, gang, min_count)
+            for level in levels:
+                found = yield from self._search(search, level)
+                if found is not None:
+                    return self._judge(found, gang, min_count)
+            members = yield from self._try_all(gang, search.most_promising)
+            return self._judge(members, gang, min_count, search.explanation())
 
-    def _try_all(self, gang: Sequence[QueuedPod]) -> Questions[list[Member]]:
-        """The members in turn; none after one whose decision is an error."""
+    def _search(self, search: PlacementSearch, level: Placements) -> Questions[list[Member] | None]:
+        """The members on the best set of nodes of a level; None if no set holds the group."""
+        search.begin(level)
+        kept: dict[int, list[Member]] = {}
+        while (number := search.next()) is not None:
+            members = yield from self._try_all(search.gang, level.rows_of(number))
+            placed = [member.queued.pod.shape for member in members if member.binding_cycle is not None]
+            if members[-1].decision.error:
+                return members
+            is_done = search.take(Trial(number, placed))
+            if is_done and search.best() == number:
+                return members
+            self._undo_all(members)
+            kept[number] = members
+            if is_done:
+                break
+        best = search.best()
+        return None if best is None else [self._placed(item.queued, item.decision) for item in kept[best]]
+
+    def _try_all(self, gang: Sequence[QueuedPod], within: IntRows | None = None) -> Questions[list[Member]]:
+        """The members in turn, perhaps on some rows only; none after one whose decision is an error."""
         members: list[Member] = []
         try:
             for queued in gang:
-                decision = yield from decision_of(self.cycle, self._extenders, queued.pod)
+                if within is None:
+                    decision = yield from decision_of(self.cycle, self._extenders, queued.pod)
+                else:
+                    decision = yield from decision_within(self.cycle, self._extenders, queued.pod, within)
                 members.append(self._placed(queued, decision))
                 if decision.error:
                     break
@@ -118,15 +160,15 @@ class GangCycle:
         return members
 
     def _judge(
-        self, members: list[Member], gang: Sequence[QueuedPod], min_count: int
+        self, members: list[Member], gang: Sequence[QueuedPod], min_count: int, cause: str = UNSCHEDULABLE
     ) -> tuple[list[Member], GroupResult]:
-        """What becomes of the gang, and of what was assumed for it."""
+        """What becomes of the gang, and of what was assumed for it. `cause`: why, if it is not placed."""
         if members and members[-1].decision.error:
-            return self._failed(members, gang)
+            return self._failed(members, gang, members[-1].decision.error)
         key = group_key(gang[0].pod.pod)
         placed = any(member.binding_cycle is not None for member in members)
         if not placed or self.snapshot.gangs.count_in(key, self.snapshot.pods) < min_count:
-            return self._take_back(members), GroupResult(key, False, "Unschedulable", UNSCHEDULABLE)
+            return self._take_back(members), GroupResult(key, False, "Unschedulable", cause)
         if any(member.preempts for member in members):
             return self._wait_for_victims(members), GroupResult(key, False, "Unschedulable", PREEMPTING)
         return members, GroupResult(key, True, "Scheduled", "")
@@ -192,11 +234,21 @@ class GangCycle:
                     self._refuse(member.decision, PREEMPTING, {GANG}, node_name)
         return members
 
-    def _failed(self, members: list[Member], gang: Sequence[QueuedPod]) -> tuple[list[Member], GroupResult]:
+    def _nowhere(self, gang: Sequence[QueuedPod], reject: Reject) -> tuple[list[Member], GroupResult]:
+        """No node comes into question for the group as a whole."""
+        message = ", ".join(reject.reasons)
+        members = [Member(queued, self.cycle.opened(queued.pod)) for queued in gang]
+        plugins = {plugin.name for plugin in self.cycle.profile.placement_generate}
+        for member in members:
+            self._refuse(member.decision, message, plugins)
+        return members, GroupResult(group_key(gang[0].pod.pod), False, "Unschedulable", message)
+
+    def _failed(
+        self, members: list[Member], gang: Sequence[QueuedPod], message: str
+    ) -> tuple[list[Member], GroupResult]:
         """A plugin failed: nobody is scheduled, all are tried again later."""
-        message = members[-1].decision.error
         self._undo_all(members)
-        whole = f"failed to schedule other pod from a pod group: {message}"
+        whole = f"failed to schedule other pod from a pod group: {message}" if members else message
         members += [Member(queued, self.cycle.opened(queued.pod)) for queued in gang[len(members) :]]
         for member in members:
             if not member.decision.error:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
+from bayplan.api.feature_gates import TOPOLOGY_AWARE
 from bayplan.scheduler import registry
 from bayplan.scheduler.configuration.older_names import OLDER_NAMES
 from bayplan.scheduler.configuration.settings import PluginChoice, PluginSet, ProfileSettings
@@ -13,6 +14,7 @@ from bayplan.scheduler.errors import SettingsError
 from bayplan.scheduler.framework import extension_points as points
 from bayplan.scheduler.framework.extension_points import Plugin
 from bayplan.scheduler.framework.meter import Meter
+from bayplan.scheduler.framework.placements import PlacementGeneratePlugin, PlacementScorePlugin
 from bayplan.scheduler.framework.verdicts import ReasonTable, Reject
 from bayplan.scheduler.framework.waiting import WaitingPods
 from bayplan.scheduler.missing_points import missing_for_filters, missing_for_scores
@@ -70,6 +72,10 @@ class Profile:
         self.pre_bind = self._at("preBind", points.PreBindPlugin)
         self.bind = self._at("bind", points.BindPlugin)
         self.post_bind = self._at("postBind", points.PostBindPlugin)
+        self.placement_weights: dict[str, int] = {}
+        self.placement_generate = self._at("placementGenerate", PlacementGeneratePlugin)
+        self.placement_score = self._at("placementScore", PlacementScorePlugin)
+        self.feature_gates = settings.feature_gates | ({TOPOLOGY_AWARE} if self.placement_generate else set())
         self._check()
 
         self.evaluations = {(plugin.name, point): Counter() for point, plugins in self._counted() for plugin in plugins}
@@ -157,6 +163,8 @@ class Profile:
                 found.append(cast(P, plugin))
                 if point == "score":
                     self.weights[choice.name] = choice.weight or 1
+                elif point == "placementScore":
+                    self.placement_weights[choice.name] = choice.weight or 1
             elif explicit and older is None:
                 raise self._wrong(f'plugin "{choice.name}" does not extend {kind} plugin')
         return found

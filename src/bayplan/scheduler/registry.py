@@ -67,6 +67,12 @@ DEFAULT_PLUGINS: Final = (
     Entry("GangScheduling", "gang_scheduling"),
 )
 
+TOPOLOGY_PLUGINS: Final = (
+    Entry("TopologyPlacementGenerator", "topology_placement_generator"),
+    Entry("PodGroupPodsCount", "pod_group_pods_count", 1),
+)
+"""Plugins that the default profile has with the gate TopologyAwareWorkloadScheduling."""
+
 FOR_OLDER_NAMES: Final = (
     Entry("EqualPriority", "equal_priority"),
     Entry("NodeCondition", "node_condition", 0, arguments.NodeConditionArgs),
@@ -85,7 +91,9 @@ EXTRA_PLUGINS: Final = (
 )
 """Plugins that kube-scheduler does not have, for profiles that name them."""
 
-_BY_NAME: Final = {entry.name: entry for entry in (*DEFAULT_PLUGINS, *FOR_OLDER_NAMES, *EXTRA_PLUGINS)}
+_BY_NAME: Final = {
+    entry.name: entry for entry in (*DEFAULT_PLUGINS, *TOPOLOGY_PLUGINS, *FOR_OLDER_NAMES, *EXTRA_PLUGINS)
+}
 
 
 @lru_cache(maxsize=1)

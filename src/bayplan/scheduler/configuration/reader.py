@@ -6,7 +6,7 @@ All that is wrong with values is collected and told at once; what has the wrong 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -28,7 +28,6 @@ from bayplan.scheduler.configuration.extra_arguments import FIELDS as EXTRA_FIEL
 from bayplan.scheduler.configuration.extra_arguments import READERS as EXTRA_READERS
 from bayplan.scheduler.configuration.older_names import OLDER_NAMES, REMOVED_IN_V1, near
 from bayplan.scheduler.configuration.settings import (
-    DEFAULT_MULTI_POINT,
     DEFAULT_SCHEDULER_NAME,
     EXTENSION_POINTS,
     PluginChoice,
@@ -36,6 +35,7 @@ from bayplan.scheduler.configuration.settings import (
     ProfileSettings,
     SchedulerSettings,
     Tree,
+    default_multi_point,
     merge,
 )
 from bayplan.scheduler.errors import SettingsError
@@ -78,8 +78,8 @@ class _ShownSet(msgspec.Struct, rename="pascal"):
     disabled: list[_ShownPlugin] | None
 
 
-def parse(tree: Tree) -> SchedulerSettings:
-    """Settings from a configuration as plain dicts. Raises SettingsError."""
+def parse(tree: Tree, gates: Collection[str] = ()) -> SchedulerSettings:
+    """Settings from a configuration as plain dicts, with some feature gates on. Raises SettingsError."""
     version, kind = tree.get("apiVersion", V1), tree.get("kind", "KubeSchedulerConfiguration")
     if version not in (V1, V1BETA3):
         raise SettingsError("apiVersion", f"{version!r} is not supported, use {V1!r}")
@@ -94,7 +94,7 @@ def parse(tree: Tree) -> SchedulerSettings:
     parallelism = integer(tree, "parallelism", "", 16)
     if parallelism <= 0:
         errors.append(invalid("parallelism", parallelism, "should be an integer value greater than zero"))
-    profiles = _profiles(tree, newer, errors)
+    profiles = _profiles(tree, newer, gates, errors)
     percentage = _percentage(tree, "percentageOfNodesToScore", errors)
     initial, longest = _backoff(tree, errors)
     extenders = extender_settings.parse(sequence(tree.get("extenders"), "extenders"), "extenders", errors)
@@ -168,15 +168,16 @@ def _percentage(tree: Tree, where: str, errors: Errors) -> int | None:
 # Profiles
 
 
-def _profiles(tree: Tree, newer: bool, errors: Errors) -> tuple[ProfileSettings, ...]:
+def _profiles(tree: Tree, newer: bool, gates: Collection[str], errors: Errors) -> tuple[ProfileSettings, ...]:
     items = sequence(tree.get("profiles"), "profiles")
+    defaults = ProfileSettings(multi_point=default_multi_point(gates), feature_gates=frozenset(gates))
     if not items:
-        return (ProfileSettings(),)
+        return (defaults,)
     profiles: list[ProfileSettings] = []
     names: list[str] = []
     for index, item in enumerate(items):
         path = f"profiles[{index}]"
-        profile = _profile(mapping(item, path), path, newer, len(items) == 1, errors)
+        profile = _profile(mapping(item, path), path, newer, len(items) == 1, defaults, errors)
         if profile.scheduler_name in names:
             place = f"profiles[{names.index(profile.scheduler_name)}].schedulerName"
             errors.append(duplicate(f"{path}.schedulerName", place))
@@ -202,7 +203,9 @@ def _common_queue_sort(profiles: list[ProfileSettings], errors: Errors) -> None:
             errors.append(invalid(where, shown, "must be the same for all profiles"))
 
 
-def _profile(tree: Tree, path: str, newer: bool, alone: bool, errors: Errors) -> ProfileSettings:
+def _profile(
+    tree: Tree, path: str, newer: bool, alone: bool, defaults: ProfileSettings, errors: Errors
+) -> ProfileSettings:
     only_known(tree, _PROFILE | ({"percentageOfNodesToScore"} if newer else set()), path)
     name = tree.get("schedulerName")
     if name is None and alone:
@@ -212,12 +215,12 @@ def _profile(tree: Tree, path: str, newer: bool, alone: bool, errors: Errors) ->
     plugins = mapping(tree.get("plugins") or {}, f"{path}.plugins")
     only_known(plugins, {*EXTENSION_POINTS, "multiPoint"}, f"{path}.plugins")
     points: dict[str, PluginSet] = {}
-    multi_point = DEFAULT_MULTI_POINT
+    multi_point = defaults.multi_point
     for point, value in plugins.items():
         where = f"{path}.plugins.{point}"
         plugin_set = _plugin_set(mapping(value or {}, where), where, newer, errors)
         if point == "multiPoint":
-            multi_point = merge(DEFAULT_MULTI_POINT, plugin_set)
+            multi_point = merge(multi_point, plugin_set)
         else:
             points[point] = plugin_set
     config = sequence(tree.get("pluginConfig"), f"{path}.pluginConfig")
@@ -227,6 +230,7 @@ def _profile(tree: Tree, path: str, newer: bool, alone: bool, errors: Errors) ->
         multi_point,
         spread_older_names(points),
         _plugin_config(config, f"{path}.pluginConfig", newer, errors),
+        defaults.feature_gates,
     )
 
 

@@ -6,11 +6,12 @@ error is a `SettingsError` that starts with the path of the field. `reader` and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from bayplan.api.feature_gates import TOPOLOGY_AWARE
 from bayplan.scheduler import registry
 from bayplan.scheduler.errors import SettingsError
 from bayplan.scheduler.extenders.protocol import Extender
@@ -30,6 +31,8 @@ EXTENSION_POINTS: Final = (
     "preBind",
     "bind",
     "postBind",
+    "placementGenerate",
+    "placementScore",
 )
 
 Tree = Mapping[str, Any]
@@ -54,6 +57,14 @@ class PluginSet:
 DEFAULT_MULTI_POINT: Final = tuple(PluginChoice(entry.name, entry.weight) for entry in registry.DEFAULT_PLUGINS)
 
 
+def default_multi_point(gates: Collection[str]) -> tuple[PluginChoice, ...]:
+    """The plugins of the default profile with some feature gates on."""
+    if TOPOLOGY_AWARE not in gates:
+        return DEFAULT_MULTI_POINT
+    more = (PluginChoice(entry.name, entry.weight) for entry in registry.TOPOLOGY_PLUGINS)
+    return (*DEFAULT_MULTI_POINT, *more)
+
+
 @dataclass(frozen=True, slots=True)
 class ProfileSettings:
     """One profile: the plugins that schedule the pods with this `schedulerName`.
@@ -66,6 +77,8 @@ class ProfileSettings:
     multi_point: tuple[PluginChoice, ...] = DEFAULT_MULTI_POINT
     points: Mapping[str, PluginSet] = field(default_factory=dict)
     arguments: Mapping[str, object] = field(default_factory=dict)
+    feature_gates: frozenset[str] = frozenset()
+    """Those of `WORKLOAD_GATES` that are on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +99,22 @@ class SchedulerSettings:
     """Ignorable ones last."""
 
 
-def load(source: SchedulerSettings | Tree | str | Path | None) -> SchedulerSettings:
+def load(source: SchedulerSettings | Tree | str | Path | None, gates: Collection[str] = ()) -> SchedulerSettings:
     """Settings from a dict, a YAML file (a configuration or an old `Policy`), or nothing (the defaults).
 
-    Raises SettingsError, OSError.
+    `gates`: the feature gates that are on; settings that were loaded already keep theirs. Raises SettingsError, OSError.
     """
     if source is None:
-        return SchedulerSettings()
+        profile = ProfileSettings(multi_point=default_multi_point(gates), feature_gates=frozenset(gates))
+        return SchedulerSettings((profile,))
     if isinstance(source, SchedulerSettings):
         return source
     if isinstance(source, (str, Path)):
-        return parse_text(Path(source).read_text(encoding="utf-8"), str(source))
-    return _parse(source)
+        return parse_text(Path(source).read_text(encoding="utf-8"), str(source), gates)
+    return _parse(source, gates)
 
 
-def parse_text(text: str, name: str = "configuration") -> SchedulerSettings:
+def parse_text(text: str, name: str = "configuration", gates: Collection[str] = ()) -> SchedulerSettings:
     """Settings from the text of a YAML file. name: what it is called in errors. Raises SettingsError."""
     import yaml  # slow to import, and seldom needed
 
@@ -108,16 +122,16 @@ def parse_text(text: str, name: str = "configuration") -> SchedulerSettings:
         tree = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise SettingsError(name, f"not YAML: {error}") from error
-    return _parse(tree)
+    return _parse(tree, gates)
 
 
-def _parse(source: Any) -> SchedulerSettings:
+def _parse(source: Any, gates: Collection[str]) -> SchedulerSettings:
     from bayplan.scheduler.configuration import policy
     from bayplan.scheduler.configuration import reader as settings_reader
 
     if not isinstance(source, Mapping):
         raise SettingsError("configuration", f"must be an object, not {type(source).__name__}")
-    return policy.parse(source) if source.get("kind") == "Policy" else settings_reader.parse(source)
+    return policy.parse(source) if source.get("kind") == "Policy" else settings_reader.parse(source, gates)
 
 
 def merge(defaults: tuple[PluginChoice, ...], custom: PluginSet) -> tuple[PluginChoice, ...]:

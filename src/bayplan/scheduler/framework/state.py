@@ -21,6 +21,8 @@ class Handle(Protocol):
     reasons: ReasonTable
     waiting: WaitingPods
     """Pods that Permit plugins hold back; plugins approve or refuse them here."""
+    feature_gates: frozenset[str]
+    """Those of `WORKLOAD_GATES` that are on."""
     meter: Meter | None
     """Tells the time to plugins that limit their own; None where there is no time (and no limit), as in the library."""
 

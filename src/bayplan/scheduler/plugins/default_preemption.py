@@ -13,16 +13,21 @@ from typing import Final
 
 import numpy as np
 
+from bayplan.api.feature_gates import TOPOLOGY_AWARE, WORKLOAD_PREEMPTION
 from bayplan.scheduler.framework.arguments import DefaultPreemptionArgs
 from bayplan.scheduler.framework.extension_points import EVERY_ROW, Moved, PostFilterPlugin
 from bayplan.scheduler.framework.post_filter import Candidate, PostFilterContext, PostFilterOutcome, start_of
 from bayplan.scheduler.framework.preemption_cache import LowestPriority, PreemptionCache, cache_of
 from bayplan.scheduler.framework.state import Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import Status
+from bayplan.scheduler.snapshot.gangs import group_key, is_constrained
 from bayplan.scheduler.snapshot.labels import Bools, IntRows
 from bayplan.scheduler.snapshot.shape import compiled_or_nothing
 
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+NO_GROUP: Final = "pod group for pod not found"
+BY_PLACEMENT: Final = "not eligible due to placement-based pod group scheduling limitation"
+BY_GROUP: Final = "not eligible due to workload aware preemption enabled"
 NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 _MOST_CACHES: Final = 16
 """Kinds of pods for which what was found on each node is remembered."""
@@ -99,6 +104,10 @@ class DefaultPreemption(PostFilterPlugin):
     def _ineligible(self, context: PostFilterContext) -> str:
         """Why the pod may not preempt; empty if it may."""
         pod = context.pod
+        if pod.pod.spec.scheduling_group is not None and self.handle.feature_gates:
+            reason = self._left_to_group(pod)
+            if reason:
+                return reason
         if pod.pod.spec.preemption_policy == "Never":
             return "not eligible due to preemptionPolicy=Never."
         row = self.snapshot.row_of.get(pod.pod.status.nominated_node_name)
@@ -111,6 +120,13 @@ class DefaultPreemption(PostFilterPlugin):
             if other.priority < pod.priority and _is_being_preempted(other):
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
+
+    def _left_to_group(self, pod: PodInfo) -> str:
+        """Why room is not made for a pod of a group by itself; empty if it is."""
+        group = self.snapshot.catalog.pod_groups.get(group_key(pod.pod))
+        if TOPOLOGY_AWARE in self.handle.feature_gates and (group is None or is_constrained(group)):
+            return NO_GROUP if group is None else BY_PLACEMENT
+        return BY_GROUP if WORKLOAD_PREEMPTION in self.handle.feature_gates else ""
 
     def _candidates(self, context: PostFilterContext, cache: PreemptionCache) -> IntRows:
         """The rows of the first candidates, from a random one of the rows in question on: as many as the settings want,

@@ -21,6 +21,8 @@ from bayplan.scheduler.framework.extension_points import (
     ScorePlugin,
 )
 from bayplan.scheduler.framework.kept_columns import Capacities, Floats, KeptColumn
+from bayplan.scheduler.framework.placement_fullness import PlacementFullness
+from bayplan.scheduler.framework.placements import PlacementScorePlugin, Proposal
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.framework.what_if import WhatIf
@@ -93,8 +95,8 @@ class _RowWhatIf(WhatIf):
         return self.plugin.code(self.vector, bits) if bits else 0
 
 
-class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin):
-    """Refuses nodes without room; scores by how much of a node is requested."""
+class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin):
+    """Refuses nodes without room; scores by how much of a node is requested, and placements of pod groups by how full they are."""
 
     name = "NodeResourcesFit"
     filter_scope = Scope.ROW
@@ -108,6 +110,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self._codes: dict[tuple[Vector, int], int] = {}
         self._capacities = Capacities(self.snapshot)
         self._free: dict[int, KeptColumn] = {}
+        self._fullness = PlacementFullness(self.snapshot, self.args)
 
     # Filter
 
@@ -323,6 +326,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
                 total += free * MAX_NODE_SCORE // capacity * item.weight
             weights += item.weight
         return total // weights if weights else 0
+
+    def score_placements(self, placed: int, proposal: Proposal) -> Ints:
+        return self._fullness.of(proposal)
 
     # Hints
 

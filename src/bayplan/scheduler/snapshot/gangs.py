@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Pod
+    from bayplan.api.types.scheduling_v1alpha2 import PodGroup
+
+PREFERRED_TOPOLOGY: Final = "bayplan.dev/preferred-topology"
+"""Annotation of a pod group: topology keys, of which the group is to be within one domain if that can be, narrowest first."""
+
+
+def is_constrained(group: PodGroup) -> bool:
+    """Whether a group is placed on one set of nodes out of several."""
+    return group.spec.scheduling_constraints is not None or PREFERRED_TOPOLOGY in group.metadata.annotations
 
 
 def group_key(pod: Pod) -> str:

@@ -15,6 +15,7 @@ import msgspec
 from bayplan.api import selectors
 from bayplan.api.execution_rules import ANNOTATION, preferred_pod_terms, required_pod_terms, with_annotation_rules
 from bayplan.api.selectors import NOTHING, LabelSelector, SelectorError
+from bayplan.api.types.core_v1 import PodSchedulingGroup
 from bayplan.scheduler.snapshot.counters import LabelGroup, PodCounts, TermGroup, TermKey
 from bayplan.scheduler.snapshot.resources import PodAmounts, ResourceTable, Vector, amounts_of
 from bayplan.support.memo import Memo
@@ -40,6 +41,10 @@ _IRRELEVANT: Final = {
     "image_pull_secrets": (),
     "readiness_gates": (),
 }
+
+
+_A_GROUP: Final = PodSchedulingGroup()
+"""Stands for the pod group in a shape: pods of different groups share their shape."""
 
 
 class HostPort(NamedTuple):
@@ -269,6 +274,8 @@ class ShapeTable:
         """
         if pod.metadata.annotations:
             pod = with_annotation_rules(pod)
+        if pod.spec.scheduling_group is not None:
+            pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, scheduling_group=_A_GROUP))
         spec, place = pod.spec, _place(pod, pending=pending)
         if spec.volumes:  # which may have names that were made up for this pod
             known_as = (place, _encode(_facts(spec)))

@@ -37,6 +37,8 @@ _LISTED: Final = 8
 _WIDTH_OF_LISTING: Final = 100
 """Rows among which those that changed are found in the time that one change takes to be listed."""
 _TOPOLOGY: Final = "topology.kubernetes.io/"
+_POD_GROUP: Final = "PodGroup"
+"""The kind that no verdict on a node follows from: groups come and go without a new structure."""
 
 
 class WhatIfPods:
@@ -272,12 +274,12 @@ class Snapshot(NodeColumns):
     def put_object(self, kind: str, obj: Any) -> None:
         """Store an object of the catalog."""
         self.catalog.put(kind, obj)
-        self.structure += 1
+        self.structure += kind != _POD_GROUP
 
     def remove_object(self, kind: str, key: str) -> None:
         """Forget an object of the catalog."""
         self.catalog.remove(kind, key)
-        self.structure += 1
+        self.structure += kind != _POD_GROUP
 
     def assume_object(self, kind: str, obj: Any) -> None:
         """Take an object of the catalog to be as given, until a newer state of it is seen."""
