@@ -1,4 +1,7 @@
-"""Bayplan's own feature gates. All are off unless they are named: then the API is that of Kubernetes."""
+"""Feature gates that have an effect: Bayplan's own, and those of Kubernetes' alpha features that it follows.
+
+All are off unless they are named: then the API is that of Kubernetes with its defaults.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,21 @@ WORKLOAD_GATES: Final = {
 """Kubernetes' gates for pod groups that Bayplan follows, with the gates that each needs; all alpha and off in 1.36."""
 
 ALL_GATES: Final = frozenset((AFFINITY_DURING_EXECUTION,))
+"""Bayplan's own gates."""
 _MARK: Final = b"RequiredDuringExecution"
-"""In the names of all fields of gates."""
+"""In the names of all fields of Bayplan's own gates."""
 
 
 def may_have_gated_fields(data: bytes, gates: Collection[str]) -> bool:
     """Whether JSON may have fields of a gate that is not among those that are on. Costs one search for a text."""
     return _MARK in data and AFFINITY_DURING_EXECUTION not in gates
+
+
+def missing_gates(gates: Collection[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """The gates of pod groups that are on while others are off that they need, with these, in the order of names."""
+    found = []
+    for name in sorted(WORKLOAD_GATES):
+        missing = tuple(needed for needed in WORKLOAD_GATES[name] if needed not in gates)
+        if name in gates and missing:
+            found.append((name, missing))
+    return found

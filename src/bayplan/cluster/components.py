@@ -173,6 +173,7 @@ class Components:
             randomness=self._randomness,
             metrics=self._metrics,
             config=self._settings.scheduler_config,
+            feature_gates=self._settings.api.feature_gates,
         )
         return service.run()
 

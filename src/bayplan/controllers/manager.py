@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from bayplan.api.feature_gates import AFFINITY_DURING_EXECUTION
 from bayplan.client import Client
 from bayplan.client.events import EventRecorder
 from bayplan.controllers.access.bootstrap_tokens import BootstrapSigner, TokenCleaner
@@ -231,6 +232,6 @@ def controller_filter(names: Sequence[str], settings: ControllerSettings | None 
             raise ValueError(f"unknown controller {name.removeprefix('-')!r}; known: {', '.join(sorted(known))}")
     every = "*" in names or not names
     off = set(DISABLED_BY_DEFAULT)
-    if settings is not None and settings.affinity_during_execution:
+    if settings is not None and AFFINITY_DURING_EXECUTION in settings.feature_gates:
         off.discard(AffinityEvictionController.name)
     return lambda name: f"-{name}" not in names and (name in names or (every and name not in off))

@@ -25,8 +25,9 @@ class ControllerSettings:
     """Part of a zone's nodes (and at least three) that fail when the zone counts as partially disrupted."""
     large_cluster_size_threshold: int = 50
     """Zones with more nodes than this are large."""
-    affinity_during_execution: bool = False
-    """Whether the feature gate AffinityDuringExecution is on: then the controller runs that evicts pods whose affinity rules cease to hold."""
+    feature_gates: frozenset[str] = frozenset()
+    """The feature gates that are on: AffinityDuringExecution runs the controller that evicts pods whose affinity rules cease to hold, WorkloadWithJob makes
+    pod groups for Jobs whose pods all run at once."""
     affinity_eviction_grace: float = 0.0
     """How long such a rule may be broken before the pod is evicted, if the pod does not say it itself."""
     affinity_eviction_rate: float = 1.0

@@ -24,7 +24,7 @@ from bayplan.scheduler.framework.post_filter import PostFilterOutcome
 from bayplan.scheduler.framework.state import CycleState
 from bayplan.scheduler.framework.verdicts import Codes, PluginError, Status
 from bayplan.scheduler.nominator import NominatedReservations, Nominator
-from bayplan.scheduler.placement_room import PlacementRoom
+from bayplan.scheduler.placement_capacity import PlacementCapacity
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.ranking import NameOrder, Ranking
 from bayplan.scheduler.shared_answers import NO_NODE
@@ -108,7 +108,7 @@ class Cycle:
         self._names_membership = -1
         self._order = NameOrder(())
         self._percentage = profile.settings.percentage_of_nodes_to_score or 0
-        self.placement_room = PlacementRoom(self)
+        self.placement_capacity = PlacementCapacity(self)
         self._start = 0
         """Where the look at the nodes begins, if only some are looked at."""
 

@@ -23,7 +23,7 @@ from bayplan.scheduler.extenders.protocol import Extender, Questions
 from bayplan.scheduler.extenders.steps import decision_of
 from bayplan.scheduler.framework.placements import Placements
 from bayplan.scheduler.framework.verdicts import PluginError, Reject, Status
-from bayplan.scheduler.placement_search import PlacementSearch, Trial
+from bayplan.scheduler.placement_search import Assignments, PlacementSearch
 from bayplan.scheduler.placement_steps import decision_within
 from bayplan.scheduler.queued_pod import QueuedPod
 from bayplan.scheduler.snapshot.gangs import group_key
@@ -132,7 +132,7 @@ class GangCycle:
             placed = [member.queued.pod.shape for member in members if member.binding_cycle is not None]
             if members[-1].decision.error:
                 return members
-            is_done = search.take(Trial(number, placed))
+            is_done = search.take(Assignments(number, placed))
             if is_done and search.best() == number:
                 return members
             self._undo_all(members)

@@ -30,7 +30,7 @@ _TRIED = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class Assignments:
     """What a set of nodes was found to hold: the shapes of the pods that were placed."""
 
     number: int
@@ -53,7 +53,7 @@ class PlacementSearch:
         self._ranks: Ints = np.zeros(0, dtype=np.int64)
         self._bounds: Sequence[tuple[PodShape, Ints]] = ()
         self._counts: Ints = self._ranks
-        self._trials: list[Trial] = []
+        self._assignments: list[Assignments] = []
 
     def levels(self) -> tuple[Placements, ...] | Reject | None:
         """The sets of nodes that may hold the group, by preference; None if nothing constrains it. Raises PluginError."""
@@ -67,9 +67,9 @@ class PlacementSearch:
 
     def begin(self, level: Placements) -> None:
         """Rank the sets of a level. Raises PluginError."""
-        self._level, self._trials = level, []
-        room = self._cycle.placement_room
-        self._bounds = [(shape, np.minimum(room.of(shape, level), count)) for shape, count in self._shapes.items()]
+        self._level, self._assignments = level, []
+        capacity = self._cycle.placement_capacity
+        self._bounds = [(shape, np.minimum(capacity.of(shape, level), count)) for shape, count in self._shapes.items()]
         counts: Ints = np.zeros(len(level.names), dtype=np.int64)
         for _, bound in self._bounds:
             counts += bound
@@ -94,20 +94,20 @@ class PlacementSearch:
         self._ranks[number] = _TRIED
         return number
 
-    def take(self, trial: Trial) -> bool:
+    def take(self, assignments: Assignments) -> bool:
         """Take in what a set holds; True if none of those that are left can be better than all so far."""
-        if len(trial.placed) < self._needed:
+        if len(assignments.placed) < self._needed:
             return False
-        self._trials.append(trial)
-        return len(trial.placed) == int(self._counts.max())
+        self._assignments.append(assignments)
+        return len(assignments.placed) == int(self._counts.max())
 
     def best(self) -> int | None:
         """The best of the sets that hold the group; None if none does."""
         assert self._level is not None
-        if len(self._trials) < 2:
-            return self._trials[0].number if self._trials else None
-        numbers = np.array([trial.number for trial in self._trials], dtype=np.intp)
-        found = [Counter(trial.placed) for trial in self._trials]
+        if len(self._assignments) < 2:
+            return self._assignments[0].number if self._assignments else None
+        numbers = np.array([assignments.number for assignments in self._assignments], dtype=np.intp)
+        found = [Counter(assignments.placed) for assignments in self._assignments]
         pods = [(shape, np.array([counts[shape] for counts in found], dtype=np.int64)) for shape in self._shapes]
         totals = self._totals(Proposal(self._level, numbers, pods))
         return int(numbers[int(totals.argmax())])

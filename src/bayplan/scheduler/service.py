@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,13 +65,14 @@ class SchedulerService:
         randomness: Randomness,
         metrics: Registry,
         config: Path | None = None,
+        feature_gates: Collection[str] = (),
         transport: ExtenderTransport | None = None,
     ) -> None:
-        """`transport` carries calls to extenders; by default they are made over HTTP."""
+        """`feature_gates` are those that are on. `transport` carries calls to extenders; by default they are made over HTTP."""
         self.client = client
         self.clock = clock
         self.randomness = randomness
-        self.core = SchedulerCore(scheduler_settings.load(config), clock, randomness)
+        self.core = SchedulerCore(scheduler_settings.load(config, feature_gates), clock, randomness)
         self.informers = InformerFactory(client, clock, randomness)
         self.recorders = {name: EventRecorder(client, name, clock, randomness) for name in self.core.cycles}
         self.reporter = Reporter(client, clock, self.recorders, self._seen)

@@ -44,7 +44,7 @@ def settings(*, gate: bool = True, **controller: Any) -> ClusterSettings:
     fast: dict[str, Any] = {"affinity_eviction_rate": 100.0, **controller}
     return ClusterSettings(
         api=replace(CLUSTER_API, feature_gates=ALL_GATES if gate else frozenset()),
-        controller=replace(CLUSTER_CONTROLLERS, affinity_during_execution=gate, **fast),
+        controller=replace(CLUSTER_CONTROLLERS, feature_gates=ALL_GATES if gate else frozenset(), **fast),
     )
 
 

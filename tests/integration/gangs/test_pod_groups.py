@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from bayplan.api.codec import from_tree
+from bayplan.api.codec import from_tree, to_tree
 from bayplan.api.errors import ApiError
+from bayplan.api.feature_gates import GENERIC_WORKLOAD, TOPOLOGY_AWARE, WORKLOAD_PREEMPTION
 from bayplan.api.kinds import POD_GROUP, STORAGE_VERSION_MIGRATION, WORKLOAD, optional_kinds
-from bayplan.api.types import core_v1
+from bayplan.api.types import core_v1, scheduling_v1
 from bayplan.api.types.scheduling_v1alpha2 import PodGroup, Workload
 from bayplan.cluster.settings import CLUSTER_API, ClusterSettings
 from bayplan.kubelet.simulator.settings import SimulatorSettings
@@ -67,6 +68,94 @@ def test_a_gang_runs_when_all_of_it_fits_and_not_before() -> None:
                 )
             assert refused.value.code == 422
             assert group.status.conditions[0].type == "PodGroupScheduled"
+
+    asyncio.run(run())
+
+
+GATED = {
+    "schedulingConstraints": {"topology": [{"key": "example.com/rack"}]},
+    "disruptionMode": "PodGroup",
+    "priorityClassName": "high",
+}
+
+
+def with_gates(*gates: str) -> ClusterSettings:
+    return replace(GROUPS, api=replace(GROUPS.api, feature_gates=frozenset(gates)))
+
+
+@pytest.mark.parametrize(
+    ("gates", "kept"),
+    [
+        ((), set()),
+        ((TOPOLOGY_AWARE,), {"schedulingConstraints"}),
+        ((WORKLOAD_PREEMPTION,), {"disruptionMode", "priorityClassName", "priority"}),
+    ],
+)
+def test_fields_of_gates_that_are_off_are_dropped(gates: tuple[str, ...], kept: set[str]) -> None:
+    async def run() -> None:
+        async with running_cluster(settings=with_gates(*gates)) as cluster:
+            client = cluster.client
+            priority = {"metadata": {"name": "high"}, "value": 7}
+            await client.create(from_tree(scheduling_v1.PriorityClass, priority))
+            policy = {"gang": {"minCount": 1}}
+            made = to_tree(await client.create(make(PodGroup, "g", schedulingPolicy=policy, **GATED)))["spec"]
+            assert made.keys() & {*GATED, "priority"} == kept
+            if WORKLOAD_PREEMPTION in gates:
+                assert (made["disruptionMode"], made["priority"]) == ("PodGroup", 7)
+            template = {"name": "t", "schedulingPolicy": policy, **GATED}
+            workload = to_tree(await client.create(make(Workload, "w", podGroupTemplates=[template])))["spec"]
+            written = {key for key, value in workload["podGroupTemplates"][0].items() if value is not None}
+            assert written & GATED.keys() == kept - {"priority"}
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        (
+            {"schedulingConstraints": {"topology": [{"key": "a"}, {"key": "b"}]}},
+            "spec.schedulingConstraints.topology: Too many: 2: must have at most 1 item",
+        ),
+        ({"schedulingConstraints": {"topology": [{"key": ""}]}}, "topology[0].key: Required value"),
+        ({"schedulingConstraints": {"topology": [{"key": "a b"}]}}, "topology[0].key: Invalid value"),
+        ({"disruptionMode": "Some"}, 'spec.disruptionMode: Unsupported value: "Some"'),
+        ({"priority": 9}, "priority set in the pod group (9) must match the priority computed (0)"),
+        ({"priorityClassName": "none"}, "no PriorityClass with name none was found"),
+    ],
+)
+def test_what_fields_of_gates_may_say(fields: dict[str, Any], told: str) -> None:
+    async def run() -> None:
+        async with running_cluster(settings=with_gates(TOPOLOGY_AWARE, WORKLOAD_PREEMPTION)) as cluster:
+            with pytest.raises(ApiError) as refused:
+                await cluster.client.create(make(PodGroup, "g", schedulingPolicy={"basic": {}}, **fields))
+            assert told in str(refused.value)
+
+    asyncio.run(run())
+
+
+def test_a_group_in_a_live_cluster_runs_within_one_zone() -> None:
+    async def run() -> None:
+        settings = with_gates(TOPOLOGY_AWARE, GENERIC_WORKLOAD)
+        async with running_cluster(settings=replace(settings, nodes=replace(settings.nodes, nodes=0))) as cluster:
+            client = cluster.client
+            for index in range(4):
+                labels = {"example.com/rack": f"r{index // 2}"}
+                status = {"allocatable": {"cpu": "1", "memory": "4Gi", "pods": "10"}}
+                tree = {"metadata": {"name": f"n{index}", "labels": labels}, "status": status}
+                await client.create(from_tree(core_v1.Node, tree))
+            constraints = {"topology": [{"key": "example.com/rack"}]}
+            gang = {"gang": {"minCount": 2}}
+            await client.create(make(PodGroup, "gang", schedulingPolicy=gang, schedulingConstraints=constraints))
+            for name in ("a", "b"):
+                await client.create(member(name, "700m"))
+
+            async def bound() -> bool:
+                return all(pod.spec.node_name for pod in await cluster.pods())
+
+            await cluster.eventually(bound)
+            nodes = sorted(pod.spec.node_name for pod in await cluster.pods())
+            assert nodes in (["n0", "n1"], ["n2", "n3"])
 
     asyncio.run(run())
 

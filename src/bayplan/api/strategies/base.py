@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from bayplan.api.codec import decoder, encode
@@ -67,6 +67,13 @@ class Strategy:
         """Take out what a creator may not set. Called with metadata already filled in."""
         if self.has_status:
             obj.status = type(obj.status)()
+
+    has_gated_fields = False
+    """Whether the kind has fields of Kubernetes' feature gates; see `apply_gates`."""
+
+    def apply_gates(self, obj: Any, old: Any | None, gates: Collection[str]) -> None:
+        """Take out fields of feature gates that are not among those that are on, unless the object before (`old`, None for a new one) has them, and fill in
+        the defaults of gates that are on."""
 
     def prepare_update(self, obj: Any, old: Any) -> None:
         """Restore what an update of the main resource may not change."""

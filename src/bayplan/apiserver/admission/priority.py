@@ -1,12 +1,15 @@
-"""Priority: a pod's priority and preemption policy follow from its priority class; one class at most is the global default."""
+"""Priority: the priority of a pod or pod group, and a pod's preemption policy, follow from the priority class; one class at most is the global default."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from bayplan.api.errors import forbidden_error
+from bayplan.api.feature_gates import WORKLOAD_PREEMPTION
 from bayplan.api.kinds import Kind
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionPlugin, AdmissionRequest
+
+_POD_GROUP: Final = ("PodGroup", "scheduling.k8s.io")
 
 
 class Priority(AdmissionPlugin):
@@ -23,21 +26,45 @@ class Priority(AdmissionPlugin):
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         if subresource or kind.is_custom or operation not in (CREATE, UPDATE):
             return False
-        return kind.kind == "PriorityClass" or (kind.kind == "Pod" and operation == CREATE)
+        if kind.kind == "PriorityClass":
+            return True
+        return operation == CREATE and (kind.kind == "Pod" or (kind.kind, kind.group) == _POD_GROUP)
 
     def admit(self, request: AdmissionRequest) -> None:
-        """Resolve the class of a pod."""
-        if request.kind.kind != "Pod":
-            return
+        """Resolve the class of a pod or pod group."""
+        if request.kind.kind == "Pod":
+            self._admit_pod(request)
+        elif request.kind.kind == "PodGroup" and WORKLOAD_PREEMPTION in request.call.context.settings.feature_gates:
+            self._admit_pod_group(request)
+
+    def _admit_pod_group(self, request: AdmissionRequest) -> None:
+        spec = request.obj.spec
+        found = self._class_of(request)
+        value = found.value if found is not None else 0
+        if spec.priority is not None and spec.priority != value:
+            detail = (
+                f"priority set in the pod group ({spec.priority}) must match the priority computed ({value}) based on "
+                "the priority class set in the spec"
+            )
+            raise forbidden_error(request.kind.plural, request.kind.group, request.name, detail)
+        spec.priority = value
+        if found is not None and not spec.priority_class_name:
+            spec.priority_class_name = found.metadata.name
+
+    def _class_of(self, request: AdmissionRequest) -> Any:
+        """The class that an object names, or the default one; None if there is neither. Raises ApiError."""
+        name, kind = request.obj.spec.priority_class_name, request.kind
+        if not name:
+            return self._global_default(request)
+        entry = _classes(request).get("", name)
+        if entry is None:
+            raise forbidden_error(kind.plural, kind.group, request.name, f"no PriorityClass with name {name} was found")
+        return _classes(request).shared(entry)
+
+    def _admit_pod(self, request: AdmissionRequest) -> None:
         spec = request.obj.spec
         name = spec.priority_class_name
-        if name:
-            entry = _classes(request).get("", name)
-            if entry is None:
-                raise forbidden_error("pods", "", request.name, f"no PriorityClass with name {name} was found")
-            found = _classes(request).shared(entry)
-        else:
-            found = self._global_default(request)
+        found = self._class_of(request)
         value = found.value if found is not None else 0
         policy = (found.preemption_policy if found is not None else None) or "PreemptLowerPriority"
         if spec.priority is not None and spec.priority != value:

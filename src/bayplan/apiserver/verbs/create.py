@@ -99,6 +99,8 @@ async def create_object(
     request.has_name(metadata.name)
     call.warnings.extend(call.strategy.early_warnings(obj))
     call.strategy.prepare_create(obj)
+    if call.strategy.has_gated_fields:
+        call.strategy.apply_gates(obj, None, call.context.settings.feature_gates)
     _fill_requester(call, obj)
     allocation = await allocate(call, obj, None) if call.context.allocators.serves(call.stored) else None
     try:

@@ -90,6 +90,8 @@ def _updated_meta(call: Call, strategy: Strategy, obj: Any, old: Any, checks: Up
 async def apply_rules(call: Call, obj: Any, old: Any, *, subresource: str) -> Allocation | None:
     """Restore what this way in may not change of a defaulted object, admit and validate. Returns what was allocated, if anything is for this kind."""
     strategy = call.strategy
+    if strategy.has_gated_fields and not subresource:
+        strategy.apply_gates(obj, old, call.context.settings.feature_gates)
     _prepare(strategy, obj, old, subresource)
     admission = call.context.admission.plan(call.stored, UPDATE, subresource)
     request = AdmissionRequest(call, UPDATE, obj, old, subresource)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bayplan.api.feature_gates import AFFINITY_DURING_EXECUTION
 from bayplan.cli.clusters.data_directory import default_data_directory, make_directory
 from bayplan.cli.output import Failure
 
@@ -101,7 +100,7 @@ class UpOptions:
             anonymous=anonymous,
             controller=replace(
                 parsed_settings(self.controller_manager_flag, CLUSTER_CONTROLLERS),
-                affinity_during_execution=AFFINITY_DURING_EXECUTION in api.feature_gates,
+                feature_gates=api.feature_gates,
             ),
             cloud="" if self.cloud_provider == "none" else self.cloud_provider,
         )

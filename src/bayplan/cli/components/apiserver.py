@@ -280,7 +280,7 @@ def command(
     flags += [f"--anonymous-auth={str(anonymous_auth).lower()}"] if anonymous_auth is not None else []
     api, tokens, anonymous = api_server_settings(flags)
     given = flag_values(click.get_current_context())
-    api = replace(api, flags=given, kubernetes_gates=gates_in_force())
+    api = replace(api, flags=given, kubernetes_gates=gates_in_force(api.feature_gates))
     settings = ClusterSettings(
         store=etcd.url or store,
         etcd=etcd.options,

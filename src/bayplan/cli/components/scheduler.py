@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from bayplan.cli.components import component
+from bayplan.cli.flags.feature_gates import own_gates
 from bayplan.cli.flags.kube_command import KubeCommand
 from bayplan.cli.flags.kube_flag_tables import SCHEDULER
 from bayplan.cli.output import Failure
@@ -18,17 +19,22 @@ from bayplan.cli.output import Failure
 @click.option(
     "--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="KubeSchedulerConfiguration."
 )
+@click.option("--feature-gates", default="", help="Feature gates A=true,B=false; those of pod groups have an effect.")
 @component.component_options(10259)
-def command(config: Path | None, **options: Any) -> None:
+def command(config: Path | None, feature_gates: str, **options: Any) -> None:
     """Run the scheduler against any cluster, Bayplan's or a real one.
 
     `bayplan scheduler plugin new NAME` begins a plugin of your own, `bayplan scheduler plugin check NAME` checks one.
     """
 
+    gates = own_gates(feature_gates)
+
     def make(client: Any, clock: Any, randomness: Any, metrics: Any) -> Any:
         from bayplan.scheduler.service import SchedulerService
 
-        return SchedulerService(client, clock=clock, randomness=randomness, metrics=metrics, config=config)
+        return SchedulerService(
+            client, clock=clock, randomness=randomness, metrics=metrics, config=config, feature_gates=gates
+        )
 
     def pages(scheduler: Any, client: Any, clock: Any) -> Mapping[str, Any]:
         from bayplan.client.reviews import AccessReviews

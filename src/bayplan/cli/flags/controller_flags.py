@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bayplan.api.feature_gates import AFFINITY_DURING_EXECUTION
 from bayplan.cli.flags.feature_gates import own_gates
 from bayplan.cli.flags.kube_flags import parse_flags, seconds
 
@@ -65,13 +64,13 @@ class Expanders(click.ParamType[tuple[str, ...]]):
             self.fail(str(error), param, ctx)
 
 
-class ExecutionGate(click.ParamType[bool]):
-    """Feature gates A=true,B=false; the value is whether AffinityDuringExecution is on."""
+class Gates(click.ParamType[frozenset[str]]):
+    """Feature gates A=true,B=false; the value is those that have an effect and are on."""
 
     name = "gates"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
-        return value if isinstance(value, bool) else AFFINITY_DURING_EXECUTION in own_gates(str(value))
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> frozenset[str]:
+        return value if isinstance(value, frozenset) else own_gates(str(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +103,9 @@ FLAGS: Mapping[str, Flag] = {
         "large_cluster_size_threshold", click.INT, "Zones with more nodes than this are large."
     ),
     "--feature-gates": Flag(
-        "affinity_during_execution",
-        ExecutionGate(),
-        "Feature gates; AffinityDuringExecution=true runs the affinity-eviction-controller.",
+        "feature_gates",
+        Gates(),
+        "Feature gates; AffinityDuringExecution=true runs the affinity-eviction-controller, GenericWorkload=true,WorkloadWithJob=true makes pod groups for Jobs.",
     ),
     "--affinity-eviction-grace-period": Flag(
         "affinity_eviction_grace",

@@ -1,6 +1,7 @@
 """The feature gates of Kubernetes and Bayplan's own: which there are, and what `--feature-gates` may say of them.
 
-Bayplan behaves as Kubernetes does with every gate at its default, so a gate that is set otherwise is named in a note.
+Bayplan behaves as Kubernetes does with every gate at its default, but for those of pod groups (`WORKLOAD_GATES`), so any
+other gate that is set otherwise is named in a note.
 The list beside this module is that of Kubernetes' `versioned_feature_list.yaml`, as it stands in this version.
 """
 
@@ -12,7 +13,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from bayplan.api.feature_gates import ALL_GATES
+from bayplan.api.feature_gates import ALL_GATES, WORKLOAD_GATES, missing_gates
 
 _COMPONENTS: Final = ("kube", "bayplan")
 """The components that may stand before a gate, as in `kube:Gate=true`: whose gate it is."""
@@ -70,21 +71,33 @@ def gates_of(text: str) -> dict[str, bool]:
     return found
 
 
-def gates_in_force() -> tuple[tuple[str, str, bool], ...]:
-    """Name, stage as metrics show it, and value of Kubernetes' gates: Bayplan behaves as with the default of each."""
+def gates_in_force(on: frozenset[str] = frozenset()) -> tuple[tuple[str, str, bool], ...]:
+    """Name, stage as metrics show it, and value of Kubernetes' gates: the default, unless a gate that has an effect is on."""
     return tuple(
-        (name, "" if gate.stage == "GA" else gate.stage.upper(), gate.default) for name, gate in known_gates().items()
+        (name, "" if gate.stage == "GA" else gate.stage.upper(), gate.default or name in on)
+        for name, gate in known_gates().items()
     )
 
 
 def gates_without_effect(gates: dict[str, bool]) -> list[str]:
     """Those that are set otherwise than Bayplan behaves."""
-    return [name for name, setting in gates.items() if name not in ALL_GATES and setting != known_gates()[name].default]
+    followed = ALL_GATES.union(WORKLOAD_GATES)
+    return [name for name, setting in gates.items() if name not in followed and setting != known_gates()[name].default]
 
 
 def own_gates(text: str) -> frozenset[str]:
-    """Bayplan's own gates that `A=true,B=false` switches on. Names the others that have no effect in a note. Raises UsageError as `gates_of` does."""
+    """The gates that have an effect and that `A=true,B=false` switches on. Names the others in a note.
+
+    Raises UsageError as `gates_of` does, and for a gate that needs another one which is off.
+    """
     gates = gates_of(text)
     if ignored := gates_without_effect(gates):
         click.echo(f"bayplan: note: Bayplan behaves as with the default of {', '.join(ignored)}", err=True)
-    return frozenset(name for name, setting in gates.items() if setting and name in ALL_GATES)
+    found = frozenset(
+        name for name, setting in gates.items() if setting and (name in ALL_GATES or name in WORKLOAD_GATES)
+    )
+    for name, missing in missing_gates(found):
+        raise click.UsageError(
+            f"--feature-gates: {name} is enabled, but depends on features that are disabled: [{' '.join(missing)}]"
+        )
+    return found

@@ -128,7 +128,7 @@ async def _simulate(
         scheduler_config=config,
         cloud="",
         api=replace(CLUSTER_API, feature_gates=ALL_GATES),
-        controller=replace(CLUSTER_CONTROLLERS, affinity_during_execution=True),
+        controller=replace(CLUSTER_CONTROLLERS, feature_gates=ALL_GATES),
     )
     nodes = SimulatorSettings(adopts=True)
     cluster = VirtualCluster(seed=seed, nodes=nodes, settings=settings, contents=revived(copy, EPOCH))

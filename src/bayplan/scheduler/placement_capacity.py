@@ -26,7 +26,7 @@ _NO_LIMIT: Final = 1 << 31
 """Pods on a row that nothing limits: more than any group has, and sums of it stay exact."""
 
 
-class _Room:
+class _PodCapacity:
     """What rows can hold of one shape."""
 
     def __init__(self, cycle: Cycle, shape: PodShape) -> None:
@@ -69,19 +69,19 @@ class _Room:
         return np.maximum(room, 0)
 
 
-class PlacementRoom:
-    """The room for each shape of a profile's pods, kept from one group to the next."""
+class PlacementCapacity:
+    """The capacity for each shape of a profile's pods, kept from one group to the next."""
 
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
-        self._rooms: dict[PodShape, _Room] = {}
+        self._capacities: dict[PodShape, _PodCapacity] = {}
 
     def of(self, shape: PodShape, placements: Placements) -> Ints:
         """How many pods of a shape each set can hold at most, int64 per set; shared, not to be changed. Raises PluginError."""
-        room = self._rooms.pop(shape, None)
-        if room is None:
-            room = _Room(self._cycle, shape)
-            while len(self._rooms) >= _MOST_SHAPES:
-                del self._rooms[next(iter(self._rooms))]
-        self._rooms[shape] = room
-        return room.of(placements)
+        capacity = self._capacities.pop(shape, None)
+        if capacity is None:
+            capacity = _PodCapacity(self._cycle, shape)
+            while len(self._capacities) >= _MOST_SHAPES:
+                del self._capacities[next(iter(self._capacities))]
+        self._capacities[shape] = capacity
+        return capacity.of(placements)
