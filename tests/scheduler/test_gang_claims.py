@@ -114,7 +114,7 @@ def test_in_a_planner_all_pods_of_a_gang_become_users_and_are_taken_back_one_by_
     pods = [typed("Pod", sharing(name, "g", cpu="1")) for name in ("g0", "g1")]
     for one in pods:
         planner.add("Pod", one)
-    members = planner.decide_gang([QueuedPod(planner.pod(one), (), 0.0) for one in pods])
+    members, _ = planner.decide_gang([QueuedPod(planner.pod(one), (), 0.0) for one in pods])
     binding_cycles = [member.binding_cycle for member in members if member.binding_cycle is not None]
     for binding_cycle in binding_cycles:
         binding_cycle.conclude()

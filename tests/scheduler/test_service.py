@@ -21,7 +21,7 @@ from bayplan.scheduler.framework.extension_points import Actions, PermitPlugin, 
 from bayplan.scheduler.framework.state import CycleState, PodInfo
 from bayplan.scheduler.framework.verdicts import PluginError, Reject
 from bayplan.scheduler.library import typed
-from bayplan.scheduler.reporting import Reporter
+from bayplan.scheduler.reporting import Preemptor, Reporter
 from bayplan.scheduler.service import SchedulerService
 from bayplan.support.clock import SystemClock
 from bayplan.support.metrics import Registry
@@ -201,7 +201,7 @@ def test_a_nomination_is_taken_back_with_the_node(tmp_path: Path, monkeypatch: p
 def test_a_pod_whose_victims_the_server_would_not_let_go_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     evict, refused = Reporter.evict, list[str]()
 
-    async def reluctant(reporter: Reporter, victims: Sequence[Pod], preemptor: Pod) -> list[Pod]:
+    async def reluctant(reporter: Reporter, victims: Sequence[Pod], preemptor: Preemptor) -> list[Pod]:
         if not refused:
             refused.extend(victim.metadata.name for victim in victims)
             return [*victims]
@@ -233,7 +233,7 @@ def test_a_victim_is_deleted_once_its_condition_says_why(refused: str, code: int
 
     reporter = Reporter(Client(StubTransport(answer)), SystemClock(), {}, lambda key: None)
     victim, preemptor = typed("Pod", pod("low")), typed("Pod", pod("urgent"))
-    assert len(asyncio.run(reporter.evict([victim], preemptor))) == stays
+    assert len(asyncio.run(reporter.evict([victim], Preemptor.of_pod(preemptor)))) == stays
     assert asked == (["PATCH"] if refused == "PATCH" else ["PATCH", "DELETE"])
 
 

@@ -258,13 +258,14 @@ class SchedulerCore:
                 gang.append(taken)
         gang.sort(key=lambda item: (-item.pod.priority, item.first_seen))
         members, result = yield from GangCycle(cycle, self.cache, extenders).run(gang, min_count)
+        is_held = result.preemption is not None and bool(result.preemption.victims)
         for index, member in enumerate(members):
-            outcome = self._of_gang(member)
+            outcome = self._of_gang(member, is_held=is_held)
             self._decided_already.append(dataclasses.replace(outcome, group=result) if index == 0 else outcome)
         return self._decided_already.popleft()
 
-    def _of_gang(self, member: Member) -> Outcome:
-        """One pod's outcome in its gang."""
+    def _of_gang(self, member: Member, *, is_held: bool = False) -> Outcome:
+        """One pod's outcome in its gang. `is_held`: room is being made for the gang, so it waits for `queue.release`."""
         decision, queued = member.decision, member.queued
         self.decisions.append(decision)
         if member.binding_cycle is not None:
@@ -278,7 +279,7 @@ class SchedulerCore:
             self.nominator.remove(queued.pod.key)
             if failure.nominated:
                 self.nominator.add(queued.pod, failure.nominated)
-            self.queue.reject(queued.pod.key, failure.plugins, error=not failure.unfit)
+            self.queue.reject(queued.pod.key, failure.plugins, error=not failure.unfit, held=is_held)
             return Outcome(decision, queued)
         return Outcome(decision, queued, cleared=self._unplaced(queued.pod, decision))
 

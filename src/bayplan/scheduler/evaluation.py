@@ -469,6 +469,10 @@ class Evaluation:
             parts.append(part)
         return JointWhatIf(parts) if NOT_ASKED not in parts else None
 
+    def filters_by_pods(self) -> set[str]:
+        """The plugins whose verdict on a node can depend on pods, there or elsewhere."""
+        return {item.plugin.name for item in self._telling if item.plugin is not None and item.scope is not Scope.NODE}
+
     @property
     def has_cross_node_filters(self) -> bool:
         """Whether a verdict can depend on pods on other nodes."""

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from bayplan.api.types import core_v1
 from bayplan.scheduler.framework.waiting import WaitingPods
-from bayplan.scheduler.reporting import Reporter
+from bayplan.scheduler.reporting import Preemptor, Reporter
 from bayplan.scheduler.snapshot.pods import pod_key
 from bayplan.support.clock import Clock
 
@@ -39,9 +39,9 @@ class Evictions:
         """Victim -> who waits until it goes."""
         self._running: set[asyncio.Task[Evicted]] = set()
 
-    def begin(self, victims: Sequence[str], pod: core_v1.Pod, node: str) -> asyncio.Task[Evicted]:
-        """Evict pods (`namespace/name`) for another, all at the same time."""
-        task = asyncio.create_task(self._evict(victims, pod, node))
+    def begin(self, victims: Sequence[str], preemptor: Preemptor, node: str) -> asyncio.Task[Evicted]:
+        """Evict pods (`namespace/name`) for another, or a group, all at the same time."""
+        task = asyncio.create_task(self._evict(victims, preemptor, node))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
         return task
@@ -57,14 +57,14 @@ class Evictions:
         if staying:
             await self._departed(_Departure(staying))
 
-    async def _evict(self, victims: Sequence[str], pod: core_v1.Pod, node: str) -> Evicted:
+    async def _evict(self, victims: Sequence[str], preemptor: Preemptor, node: str) -> Evicted:
         begun = self._clock.monotonic()
         present = [victim for victim in map(self._seen, victims) if victim is not None]
         going = [victim for victim in present if not self._is_refused(victim)]
-        left = {victim.metadata.uid for victim in await self._reporter.evict(going, pod)}
+        left = {victim.metadata.uid for victim in await self._reporter.evict(going, preemptor)}
         for victim in present:
             if victim.metadata.uid not in left:
-                self._reporter.preempted(victim, pod, node)
+                self._reporter.preempted(victim, preemptor, node)
         return Evicted(not left, self._clock.monotonic() - begun)
 
     def _is_refused(self, victim: core_v1.Pod) -> bool:

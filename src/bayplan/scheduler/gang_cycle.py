@@ -12,9 +12,10 @@ Follows the pod group cycle of kube-scheduler 1.36 (`schedule_one_podgroup.go`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
+from bayplan.api.feature_gates import WORKLOAD_PREEMPTION
 from bayplan.scheduler.binding_cycle import BindingCycle, Failure
 from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.cycle import Cycle
@@ -23,6 +24,7 @@ from bayplan.scheduler.extenders.protocol import Extender, Questions
 from bayplan.scheduler.extenders.steps import decision_of
 from bayplan.scheduler.framework.placements import Placements
 from bayplan.scheduler.framework.verdicts import PluginError, Reject, Status
+from bayplan.scheduler.gang_preemption import GangPreemption, GroupPreemption
 from bayplan.scheduler.placement_search import Assignments, PlacementSearch
 from bayplan.scheduler.placement_steps import decision_within
 from bayplan.scheduler.queued_pod import QueuedPod
@@ -41,6 +43,10 @@ INCOMPLETE: Final = (
     "plugin rejected pod"
 )
 PREEMPTING: Final = f"{UNSCHEDULABLE}, pod group is waiting for preemption to complete"
+NO_PREEMPTION_BY_PLACEMENT: Final = (
+    "workload aware preemption is not supported for pod groups with scheduling constraints"
+)
+UNSCHEDULABLE_REASON: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
 
 
@@ -65,6 +71,8 @@ class Member:
     """Its way to its node, if it was placed."""
     removed: list[tuple[PodInfo, str]] = field(default_factory=list)
     """Its victims with their nodes, supposed to be gone."""
+    nominated: str = ""
+    """The node to which it was nominated when it was placed: it must not count there twice."""
 
     @property
     def preempts(self) -> bool:
@@ -80,6 +88,8 @@ class GroupResult:
     scheduled: bool
     reason: str
     message: str
+    preemption: GroupPreemption | None = None
+    """The pods that have to go for the whole group."""
 
     @property
     def outcome(self) -> str:
@@ -115,13 +125,52 @@ class GangCycle:
                 return self._nowhere(gang, levels)
             if levels is None:
                 members = yield from self._try_all(gang)
-                return self._judge(members, gang, min_count)
+                members, result = self._judge(members, gang, min_count)
+                return (yield from self._preempt(members, result, gang, min_count))
             for level in levels:
                 found = yield from self._search(search, level)
                 if found is not None:
                     return self._judge(found, gang, min_count)
             members = yield from self._try_all(gang, search.most_promising)
-            return self._judge(members, gang, min_count, search.explanation())
+            members, result = self._judge(members, gang, min_count, search.explanation())
+            return (yield from self._preempt(members, result, gang, min_count, is_constrained=True))
+
+    def _preempt(
+        self,
+        members: list[Member],
+        result: GroupResult,
+        gang: Sequence[QueuedPod],
+        min_count: int,
+        *,
+        is_constrained: bool = False,
+    ) -> Questions[tuple[list[Member], GroupResult]]:
+        """Look for room for the whole group, if it does not fit and the feature is on."""
+        if result.reason != UNSCHEDULABLE_REASON or WORKLOAD_PREEMPTION not in self.cycle.profile.feature_gates:
+            return members, result
+        found: GroupPreemption | str = NO_PREEMPTION_BY_PLACEMENT
+        if not is_constrained:
+            needed = max(min_count - self.snapshot.gangs.count_in(result.key, self.snapshot.pods), 1)
+            search = GangPreemption(
+                self.cycle, gang, needed, lambda: self._nodes(gang, needed), by_columns=not self._extenders
+            )
+            found = yield from search.find()
+        if isinstance(found, str):
+            return members, replace(result, message=f"{result.message}, {found}")
+        plugins = {GANG}
+        for member in members:
+            plugins.update(member.decision.unschedulable_plugins)
+        for member in members:
+            self._refuse(member.decision, PREEMPTING, plugins, found.nodes.get(member.queued.pod.key, ""))
+        return members, replace(result, message=PREEMPTING, preemption=found)
+
+    def _nodes(self, gang: Sequence[QueuedPod], needed: int) -> Questions[dict[str, str] | None]:
+        """Where the group's pods go as things are, all being taken back; None if too few of them go anywhere."""
+        members = yield from self._try_all(gang)
+        cycles = [member.binding_cycle for member in members if member.binding_cycle is not None]
+        nodes = {cycle.pod.key: cycle.node_name for cycle in cycles}
+        is_without_victims = not any(member.preempts for member in members)
+        self._undo_all(members)
+        return nodes if is_without_victims and len(nodes) >= needed else None
 
     def _search(self, search: PlacementSearch, level: Placements) -> Questions[list[Member] | None]:
         """The members on the best set of nodes of a level; None if no set holds the group."""
@@ -168,9 +217,9 @@ class GangCycle:
         key = group_key(gang[0].pod.pod)
         placed = any(member.binding_cycle is not None for member in members)
         if not placed or self.snapshot.gangs.count_in(key, self.snapshot.pods) < min_count:
-            return self._take_back(members), GroupResult(key, False, "Unschedulable", cause)
+            return self._take_back(members), GroupResult(key, False, UNSCHEDULABLE_REASON, cause)
         if any(member.preempts for member in members):
-            return self._wait_for_victims(members), GroupResult(key, False, "Unschedulable", PREEMPTING)
+            return self._wait_for_victims(members), GroupResult(key, False, UNSCHEDULABLE_REASON, PREEMPTING)
         return members, GroupResult(key, True, "Scheduled", "")
 
     def _placed(self, queued: QueuedPod, decision: Decision) -> Member:
@@ -186,6 +235,8 @@ class GangCycle:
                 member.removed.append((victim, victim.node_name))
                 self.snapshot.remove_pod(victim.key)
         self.cache.assume(pod, node_name)
+        member.nominated = self.cycle.nominator.node_of(pod.key)
+        self.cycle.nominator.remove(pod.key)
         plugin_plan = self.cycle.profile.plugin_plan(pod.shape)
         binding_cycle = BindingCycle(plugin_plan, self.cycle.state_of(pod.shape), pod, node_name, self.cycle.profile)
         failure = binding_cycle.begin()
@@ -202,6 +253,9 @@ class GangCycle:
             member.binding_cycle.undo()
             member.binding_cycle = None
         self.cache.forget(pod.key)
+        if member.nominated:
+            self.cycle.nominator.add(pod, member.nominated)
+            member.nominated = ""
         for victim, node_name in member.removed:
             self.snapshot.place(victim, node_name)
         member.removed.clear()
@@ -241,7 +295,7 @@ class GangCycle:
         plugins = {plugin.name for plugin in self.cycle.profile.placement_generate}
         for member in members:
             self._refuse(member.decision, message, plugins)
-        return members, GroupResult(group_key(gang[0].pod.pod), False, "Unschedulable", message)
+        return members, GroupResult(group_key(gang[0].pod.pod), False, UNSCHEDULABLE_REASON, message)
 
     def _failed(
         self, members: list[Member], gang: Sequence[QueuedPod], message: str

@@ -23,7 +23,7 @@ from bayplan.scheduler.errors import SchedulerError
 from bayplan.scheduler.extenders.protocol import Answer, Call, ExtenderCaller, asked, unasked
 from bayplan.scheduler.extenders.steps import decision_of
 from bayplan.scheduler.framework.claims import forget_user
-from bayplan.scheduler.gang_cycle import GangCycle, Member, minimum_of_group
+from bayplan.scheduler.gang_cycle import GangCycle, GroupResult, Member, minimum_of_group
 from bayplan.scheduler.nominator import Nominator
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.queued_pod import QueuedPod
@@ -162,14 +162,13 @@ class Planner:
             return cycle.decide(info, full=full, explain=explain)
         return asked(decision_of(cycle, self.settings.extenders, info, full=full, explain=explain), self._ask)
 
-    def decide_gang(self, gang: Sequence[QueuedPod]) -> list[Member]:
+    def decide_gang(self, gang: Sequence[QueuedPod]) -> tuple[list[Member], GroupResult]:
         """Decide about the pods of a gang together. Those that are placed are counted on their nodes, with a binding cycle begun."""
         cycle = self.cycle_for(gang[0].pod)
         minimum = minimum_of_group(self.snapshot, gang[0].pod.pod) or 0
         extenders = self.settings.extenders if self._ask is not None else ()
         steps = GangCycle(cycle, Cache(self.snapshot), extenders).run(gang, minimum)
-        members, _ = asked(steps, self._ask) if self._ask is not None else unasked(steps)
-        return members
+        return asked(steps, self._ask) if self._ask is not None else unasked(steps)
 
     def schedule(self, pod: Any, *, full: bool = False) -> Decision:
         """Decide, and count the pod on its node if one was found."""
@@ -322,8 +321,10 @@ def _attempt_gang(planner: Planner, gang: list[tuple[Pod, int]], run: Run, start
             Attempt(info.key, number, cycle.opened(info)) for info, (_, number) in zip(infos, gang, strict=True)
         ]
         return []
-    members = planner.decide_gang([QueuedPod(info, (), 0.0) for info in infos])
+    members, result = planner.decide_gang([QueuedPod(info, (), 0.0) for info in infos])
     again: list[tuple[Pod, int]] = []
+    for gone in result.preemption.victims if result.preemption is not None else ():
+        planner.remove(gone.key)
     for member, (pod, number) in zip(members, gang, strict=True):
         info, decision = member.queued.pod, member.decision
         run.attempts.append(Attempt(info.key, number, decision))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -44,6 +44,19 @@ def _stays(victim: core_v1.Pod, problem: ApiError | TransportError | None) -> bo
     if code not in (404, 409):
         logger.warning("preempting pod %s/%s: %s", victim.metadata.namespace, victim.metadata.name, problem)
     return code != 404
+
+
+class Preemptor(NamedTuple):
+    """For whom room is made: a `pod` or `podgroup` (`kind`)."""
+
+    kind: str
+    uid: str
+    scheduler: str
+
+    @classmethod
+    def of_pod(cls, pod: core_v1.Pod) -> Preemptor:
+        """A pod as such."""
+        return cls("pod", pod.metadata.uid, pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME)
 
 
 class Reporter:
@@ -109,20 +122,19 @@ class Reporter:
         if pod.status.nominated_node_name != node_name:
             await self.patch_status(pod, {"status": {"nominatedNodeName": node_name or None}})
 
-    async def evict(self, victims: Sequence[core_v1.Pod], preemptor: core_v1.Pod) -> list[core_v1.Pod]:
+    async def evict(self, victims: Sequence[core_v1.Pod], preemptor: Preemptor) -> list[core_v1.Pod]:
         """Make room: say in each victim's conditions why, then delete it. Returns those that the server would not let go."""
-        scheduler = preemptor.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
         now = rfc3339(self._clock.now())
-        sequences = [self._eviction(victim, scheduler, now) for victim in victims]
+        sequences = [self._eviction(victim, preemptor, now) for victim in victims]
         problems = await self._client.transport.send_all(sequences) if sequences else ()
         return [victim for victim, problem in zip(victims, problems, strict=True) if _stays(victim, problem)]
 
-    def _eviction(self, victim: core_v1.Pod, scheduler: str, now: str) -> tuple[SentRequest, SentRequest]:
+    def _eviction(self, victim: core_v1.Pod, preemptor: Preemptor, now: str) -> tuple[SentRequest, SentRequest]:
         condition = {
             "type": "DisruptionTarget",
             "status": "True",
             "reason": "PreemptionByScheduler",
-            "message": f"{scheduler}: preempting to accommodate a higher priority pod",
+            "message": f"{preemptor.scheduler}: preempting to accommodate a higher priority {preemptor.kind}",
             "lastTransitionTime": now,
             "observedGeneration": victim.metadata.generation,
         }
@@ -132,11 +144,10 @@ class Reporter:
             self._client.deletion(core_v1.Pod, metadata.name, metadata.namespace, uid=metadata.uid),
         )
 
-    def preempted(self, victim: core_v1.Pod, preemptor: core_v1.Pod, node_name: str) -> None:
+    def preempted(self, victim: core_v1.Pod, preemptor: Preemptor, node_name: str) -> None:
         """The victim had to make room."""
-        message = f"Preempted by pod {preemptor.metadata.uid} on node {node_name}"
-        recorder = self._recorders[preemptor.spec.scheduler_name or DEFAULT_SCHEDULER_NAME]
-        recorder.event(victim, "Normal", "Preempted", message, action="Preempting")
+        message = f"Preempted by {preemptor.kind} {preemptor.uid} on node {node_name}"
+        self._recorders[preemptor.scheduler].event(victim, "Normal", "Preempted", message, action="Preempting")
 
     async def group(self, group: PodGroup, result: GroupResult) -> None:
         """Write a pod group's `PodGroupScheduled` condition; once true it stays true."""

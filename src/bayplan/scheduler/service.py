@@ -32,10 +32,11 @@ from bayplan.scheduler.extenders.protocol import ExtenderTransport
 from bayplan.scheduler.framework.meter import SUCCESS
 from bayplan.scheduler.framework.verdicts import ActionError, Status
 from bayplan.scheduler.gang_cycle import GroupResult
+from bayplan.scheduler.gang_preemption import GroupPreemption
 from bayplan.scheduler.metrics import SchedulerMetrics
 from bayplan.scheduler.profile import DEFAULT_BINDER
 from bayplan.scheduler.questions.service import PlacementQuestions
-from bayplan.scheduler.reporting import Reporter
+from bayplan.scheduler.reporting import Preemptor, Reporter
 from bayplan.scheduler.snapshot.catalog import KINDS
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
@@ -212,6 +213,8 @@ class SchedulerService:
                     outcome.group.outcome, outcome.decision.profile, self.clock.monotonic() - started
                 )
                 self._spawn(self._report_group(outcome.group))
+                if outcome.group.preemption is not None and outcome.group.preemption.victims:
+                    self._spawn(self._make_room(outcome.group.key, outcome.group.preemption, outcome.decision.profile))
             if outcome.binding_cycle is not None:
                 self._spawn(self._pass(outcome, outcome.binding_cycle, started))
             elif outcome.decision.scheduled:
@@ -342,7 +345,7 @@ class SchedulerService:
         gone = False
         try:
             async with self._making_room:
-                evicting = self.evictions.begin(decision.victims, pod.pod, decision.nominated_node)
+                evicting = self.evictions.begin(decision.victims, Preemptor.of_pod(pod.pod), decision.nominated_node)
                 await self._tell(outcome)
                 gone = await self._evicted(evicting)
             if gone:
@@ -364,6 +367,24 @@ class SchedulerService:
         group = self.core.snapshot.catalog.pod_groups.get(result.key)
         if group is not None:
             await self.reporter.group(group, result)
+
+    async def _make_room(self, key: str, preemption: GroupPreemption, scheduler: str) -> None:
+        """Evict the victims of a group, and let its pods be tried again."""
+        group = self.core.snapshot.catalog.pod_groups.get(key)
+        victims = [pod.key for pod in preemption.victims]
+        members = [pod for pod in self.core.snapshot.gangs.members(key) if pod in self.core.queue]
+        gone = False
+        try:
+            async with self._making_room:
+                uid = group.metadata.uid if group is not None else ""
+                evicting = self.evictions.begin(victims, Preemptor("podgroup", uid, scheduler), "cluster")
+                gone = await self._evicted(evicting)
+            if gone:
+                await self.evictions.seen_to_go(victims)
+        finally:
+            for pod in members:
+                self.core.queue.release(pod, again=not gone)
+            self._work.set()
 
     async def _deallocate(self, claim: ResourceClaim) -> None:
         """Write a claim that gives its devices up; if it has changed meanwhile, the next attempt looks again."""

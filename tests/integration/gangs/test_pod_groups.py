@@ -10,9 +10,9 @@ import pytest
 
 from bayplan.api.codec import from_tree, to_tree
 from bayplan.api.errors import ApiError
-from bayplan.api.feature_gates import GENERIC_WORKLOAD, TOPOLOGY_AWARE, WORKLOAD_PREEMPTION
+from bayplan.api.feature_gates import GANG_SCHEDULING, GENERIC_WORKLOAD, TOPOLOGY_AWARE, WORKLOAD_PREEMPTION
 from bayplan.api.kinds import POD_GROUP, STORAGE_VERSION_MIGRATION, WORKLOAD, optional_kinds
-from bayplan.api.types import core_v1, scheduling_v1
+from bayplan.api.types import core_v1, events_v1, scheduling_v1
 from bayplan.api.types.scheduling_v1alpha2 import PodGroup, Workload
 from bayplan.cluster.settings import CLUSTER_API, ClusterSettings
 from bayplan.kubelet.simulator.settings import SimulatorSettings
@@ -156,6 +156,44 @@ def test_a_group_in_a_live_cluster_runs_within_one_zone() -> None:
             await cluster.eventually(bound)
             nodes = sorted(pod.spec.node_name for pod in await cluster.pods())
             assert nodes in (["n0", "n1"], ["n2", "n3"])
+
+    asyncio.run(run())
+
+
+def test_a_group_makes_room_for_all_its_pods_at_once() -> None:
+    async def run() -> None:
+        settings = with_gates(GENERIC_WORKLOAD, GANG_SCHEDULING, WORKLOAD_PREEMPTION)
+        settings = replace(
+            settings, nodes=replace(settings.nodes, capacity={"cpu": "1", "memory": "4Gi", "pods": "10"})
+        )
+        async with running_cluster(settings=settings) as cluster:
+            client = cluster.client
+            await client.create(from_tree(scheduling_v1.PriorityClass, {"metadata": {"name": "high"}, "value": 7}))
+            for name in ("low-0", "low-1"):
+                low = member(name, "700m")
+                low.spec.scheduling_group = None
+                await client.create(low)
+
+            async def bound(*names: str) -> bool:
+                return all([await is_bound(cluster, name) for name in names])
+
+            await cluster.eventually(lambda: bound("low-0", "low-1"))
+            gang = {"gang": {"minCount": 2}}
+            await client.create(make(PodGroup, "gang", schedulingPolicy=gang, priorityClassName="high"))
+            for name in ("a", "b"):
+                one = member(name, "700m")
+                one.spec.priority_class_name = "high"
+                await client.create(one)
+            await cluster.eventually(lambda: bound("a", "b"))
+            assert {pod.metadata.name for pod in await cluster.pods()} == {"a", "b"}
+            group = await client.get(PodGroup, "gang", "default")
+
+            async def told() -> bool:
+                events = (await client.list(events_v1.Event, "default")).items
+                notes = [event.note for event in events if event.reason == "Preempted"]
+                return notes == [f"Preempted by podgroup {group.metadata.uid} on node cluster"] * 2
+
+            await cluster.eventually(told)
 
     asyncio.run(run())
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from bayplan.api.feature_gates import TOPOLOGY_AWARE, WORKLOAD_PREEMPTION
 from bayplan.scheduler.framework.arguments import DefaultPreemptionArgs
+from bayplan.scheduler.framework.disruption import DisruptionLimits, is_being_preempted
 from bayplan.scheduler.framework.extension_points import EVERY_ROW, Moved, PostFilterPlugin
 from bayplan.scheduler.framework.post_filter import Candidate, PostFilterContext, PostFilterOutcome, start_of
 from bayplan.scheduler.framework.preemption_cache import LowestPriority, PreemptionCache, cache_of
@@ -22,7 +23,6 @@ from bayplan.scheduler.framework.state import Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import Status
 from bayplan.scheduler.snapshot.gangs import group_key, is_constrained
 from bayplan.scheduler.snapshot.labels import Bools, IntRows
-from bayplan.scheduler.snapshot.shape import compiled_or_nothing
 
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 NO_GROUP: Final = "pod group for pod not found"
@@ -117,7 +117,7 @@ class DefaultPreemption(PostFilterPlugin):
         if code > 0 and self.reasons[code].status is Status.UNRESOLVABLE:
             return ""
         for other in self.snapshot.pods_on[row].values():
-            if other.priority < pod.priority and _is_being_preempted(other):
+            if other.priority < pod.priority and is_being_preempted(other):
                 return "not eligible due to a terminating pod on the nominated node."
         return ""
 
@@ -202,23 +202,11 @@ class DefaultPreemption(PostFilterPlugin):
         """Pods whose eviction would violate a disruption budget, and the rest; budgets are used up in order."""
         if not self.snapshot.catalog.disruption_budgets:
             return [], pods
-        budgets = [
-            (budget, compiled_or_nothing(budget.spec.selector), [budget.status.disruptions_allowed])
-            for budget in self.snapshot.catalog.disruption_budgets.values()
-        ]
+        limits = DisruptionLimits(self.snapshot.catalog)
         violating: list[PodInfo] = []
         others: list[PodInfo] = []
         for pod in pods:
-            metadata = pod.pod.metadata
-            violated = False
-            for budget, selector, left in budgets if metadata.labels else ():
-                if budget.metadata.namespace != metadata.namespace or selector.is_everything():
-                    continue
-                if not selector.matches(metadata.labels) or metadata.name in budget.status.disrupted_pods:
-                    continue
-                left[0] -= 1
-                violated = violated or left[0] < 0
-            (violating if violated else others).append(pod)
+            (violating if limits.is_violated_by(pod) else others).append(pod)
         return violating, others
 
     def _message(self, counts: dict[str, int], looked_at: int) -> str:
@@ -226,10 +214,3 @@ class DefaultPreemption(PostFilterPlugin):
         if looked_at < total:
             counts[NOT_HELPFUL] = counts.get(NOT_HELPFUL, 0) + total - looked_at
         return f"0/{total} nodes are available: {', '.join(sorted(f'{n} {reason}' for reason, n in counts.items()))}."
-
-
-def _is_being_preempted(pod: PodInfo) -> bool:
-    return pod.pod.metadata.deletion_timestamp is not None and any(
-        item.type == "DisruptionTarget" and item.status == "True" and item.reason == "PreemptionByScheduler"
-        for item in pod.pod.status.conditions
-    )
