@@ -10,9 +10,15 @@ import pytest
 
 from bayplan.api.codec import from_tree, to_tree
 from bayplan.api.errors import ApiError
-from bayplan.api.feature_gates import GANG_SCHEDULING, GENERIC_WORKLOAD, TOPOLOGY_AWARE, WORKLOAD_PREEMPTION
+from bayplan.api.feature_gates import (
+    GANG_SCHEDULING,
+    GENERIC_WORKLOAD,
+    TOPOLOGY_AWARE,
+    WORKLOAD_PREEMPTION,
+    WORKLOAD_WITH_JOB,
+)
 from bayplan.api.kinds import POD_GROUP, STORAGE_VERSION_MIGRATION, WORKLOAD, optional_kinds
-from bayplan.api.types import core_v1, events_v1, scheduling_v1
+from bayplan.api.types import batch_v1, core_v1, events_v1, scheduling_v1
 from bayplan.api.types.scheduling_v1alpha2 import PodGroup, Workload
 from bayplan.cluster.settings import CLUSTER_API, ClusterSettings
 from bayplan.kubelet.simulator.settings import SimulatorSettings
@@ -194,6 +200,64 @@ def test_a_group_makes_room_for_all_its_pods_at_once() -> None:
                 return notes == [f"Preempted by podgroup {group.metadata.uid} on node cluster"] * 2
 
             await cluster.eventually(told)
+
+    asyncio.run(run())
+
+
+def parallel_job(name: str, size: int) -> Any:
+    container = {"name": "main", "image": "app", "resources": {"requests": {"cpu": "1500m"}}}
+    metadata = {"annotations": {"bayplan.dev/run-seconds": "1000"}}
+    template = {"metadata": metadata, "spec": {"restartPolicy": "Never", "containers": [container]}}
+    return make(batch_v1.Job, name, completionMode="Indexed", parallelism=size, completions=size, template=template)
+
+
+@pytest.mark.parametrize("gates", [(), (GENERIC_WORKLOAD, WORKLOAD_WITH_JOB)])
+def test_a_job_whose_pods_all_run_at_once_is_a_gang(gates: tuple[str, ...]) -> None:
+    """Four places of 1,500m: a job of three runs, one of two holds none of the last place if it is a gang."""
+
+    async def run() -> None:
+        settings = with_gates(*gates)
+        settings = replace(settings, controller=replace(settings.controller, feature_gates=frozenset(gates)))
+        async with running_cluster(settings=settings) as cluster:
+            client = cluster.client
+            await client.create(parallel_job("first", 3))
+
+            async def running() -> list[str]:
+                found = [pod.metadata.name for pod in await cluster.pods() if pod.spec.node_name]
+                return sorted(name.partition("-")[0] for name in found)
+
+            async def first_runs() -> bool:
+                return await running() == ["first"] * 3
+
+            await cluster.eventually(first_runs)
+            await client.create(parallel_job("second", 2))
+
+            async def refused() -> bool:
+                pods = [pod for pod in await cluster.pods() if pod.metadata.name.startswith("second")]
+                return any(one.reason == "Unschedulable" for pod in pods for one in pod.status.conditions)
+
+            await cluster.eventually(refused)
+            groups = (await client.list(PodGroup, "default")).items
+            workloads = (await client.list(Workload, "default")).items
+            if not gates:
+                assert not groups
+                assert await running() == ["first"] * 3 + ["second"]
+                return
+            assert await running() == ["first"] * 3
+            assert sorted(one.metadata.name.partition("-")[0] for one in groups) == ["first", "second"]
+            assert len(workloads) == 2
+            await client.delete(batch_v1.Job, "first", "default", propagation_policy="Background")
+
+            async def second_runs() -> bool:
+                return await running() == ["second"] * 2
+
+            await cluster.eventually(second_runs)
+
+            async def is_cleaned_up() -> bool:
+                left = (await client.list(PodGroup, "default")).items
+                return [one.metadata.name.partition("-")[0] for one in left] == ["second"]
+
+            await cluster.eventually(is_cleaned_up)
 
     asyncio.run(run())
 

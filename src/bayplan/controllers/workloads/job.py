@@ -16,6 +16,7 @@ from bayplan.api.types import batch_v1, core_v1
 from bayplan.client.client import STRATEGIC_PATCH
 from bayplan.controllers.base import controller_of
 from bayplan.controllers.workloads import job_indexes, job_rules
+from bayplan.controllers.workloads.job_gangs import JobGangs
 from bayplan.controllers.workloads.job_rules import FINALIZER, Tally, Verdict
 from bayplan.controllers.workloads.pod_owner import PodOwner, claim
 from bayplan.informers.cache import key_of
@@ -62,6 +63,7 @@ class JobController(PodOwner):
 
     def setup(self) -> None:
         super().setup()
+        self._gangs = JobGangs(self.context)
         self._streaks: dict[str, _Streak] = {}
         self._written: dict[str, int] = {}
         """Revision of the last write of each job's status: a cache that is older would lose counts."""
@@ -81,6 +83,7 @@ class JobController(PodOwner):
 
     def _job_deleted(self, job: batch_v1.Job) -> None:
         """Nobody else takes the finalizers off its pods."""
+        self._gangs.forget(job)
         for pod in self.pods.cache.by_index("controller", job.metadata.uid):
             self._touch_orphan(pod)
 
@@ -103,6 +106,8 @@ class JobController(PodOwner):
             await self._release_orphan(key[len(_ORPHAN) :])
             return
         cached = self.owners.cache.by_key(key)
+        if cached is not None and job_rules.finished(cached):
+            self._gangs.forget(cached)
         if cached is None or job_rules.finished(cached):
             self._streaks.pop(key, None)
             self._written.pop(key, None)
@@ -141,6 +146,7 @@ class JobController(PodOwner):
         claimed = claim(job, self.selector_of(job), self.candidates(job))
         if not job.metadata.deletion_timestamp:
             await self.take(job, claimed)
+        group = await self._gangs.group_of(cached, claimed.owned)
         if not job.status.start_time and not job_rules.is_suspended(job):
             job.status.start_time = rfc3339(now)
         tally = job_rules.assess(job, claimed.owned, self._released)
@@ -159,7 +165,9 @@ class JobController(PodOwner):
             active -= len(plan.delete)
             ready = min(ready, active)
             terminating += len(plan.delete)
-            problem = await self.create_pods(key, job, [self._new_pod(job, tally, index) for index in plan.create])
+            problem = await self.create_pods(
+                key, job, [self._new_pod(job, tally, index, group) for index in plan.create]
+            )
             if not problem:
                 active += len(plan.create)
             if plan.again is not None:
@@ -194,8 +202,10 @@ class JobController(PodOwner):
             job.status.start_time = rfc3339(now)
             self.recorder.event(job, "Normal", "Resumed", text)
 
-    def _new_pod(self, job: batch_v1.Job, tally: Tally, index: int) -> core_v1.Pod:
+    def _new_pod(self, job: batch_v1.Job, tally: Tally, index: int, group: str) -> core_v1.Pod:
         pod = self.pod_of(job, job.spec.template)
+        if group:
+            pod.spec.scheduling_group = core_v1.PodSchedulingGroup(pod_group_name=group)
         metadata = pod.metadata
         if FINALIZER not in metadata.finalizers:
             metadata.finalizers = (*metadata.finalizers, FINALIZER)
