@@ -13,6 +13,7 @@ from benchmarks import (
     controllers,
     dns,
     end_to_end,
+    gangs,
     library,
     mix_end_to_end,
     network_policy,
@@ -29,6 +30,7 @@ from benchmarks.figures import Figure
 BENCHMARKS: dict[str, Callable[[bool], Iterator[Figure]]] = {
     "start-up": startup.run,
     "library": library.run,
+    "gangs": gangs.run,
     "api-server": api_server.run,
     "server-group": server_group.run,
     "updates": updates.run,

@@ -116,10 +116,10 @@ class Cluster:
         placed: dict[str, set[str]] = defaultdict(set)
         for key, info in self.core.snapshot.pods.items():
             placed[key.removeprefix("default/").partition(".")[0]].add(info.node_name)
-        counts = {
-            name: self.core.snapshot.gangs.count_in(f"default/{name}", self.core.snapshot.pods) for name in placed
-        }
+        counts = {name: sum(self._is_of(key, name) for key in self.core.snapshot.pods) for name in placed}
         for name, count in counts.items():
+            if name in self.gangs and self.gangs[name].need:
+                assert self.core.snapshot.gangs.count_placed(f"default/{name}") == count
             gang = self.gangs[name]
             assert count >= gang.need, f"{name} holds {count} of the {gang.need} places that it needs"
             if gang.constrained:

@@ -149,7 +149,7 @@ class GangCycle:
             return members, result
         found: GroupPreemption | str = NO_PREEMPTION_BY_PLACEMENT
         if not is_constrained:
-            needed = max(min_count - self.snapshot.gangs.count_in(result.key, self.snapshot.pods), 1)
+            needed = max(min_count - self.snapshot.gangs.count_placed(result.key), 1)
             search = GangPreemption(
                 self.cycle, gang, needed, lambda: self._nodes(gang, needed), by_columns=not self._extenders
             )
@@ -216,7 +216,7 @@ class GangCycle:
             return self._failed(members, gang, members[-1].decision.error)
         key = group_key(gang[0].pod.pod)
         placed = any(member.binding_cycle is not None for member in members)
-        if not placed or self.snapshot.gangs.count_in(key, self.snapshot.pods) < min_count:
+        if not placed or self.snapshot.gangs.count_placed(key) < min_count:
             return self._take_back(members), GroupResult(key, False, UNSCHEDULABLE_REASON, cause)
         if any(member.preempts for member in members):
             return self._wait_for_victims(members), GroupResult(key, False, UNSCHEDULABLE_REASON, PREEMPTING)

@@ -45,7 +45,7 @@ class PlacementSearch:
         self._cycle = cycle
         self._snapshot = cycle.snapshot
         self._key = group_key(gang[0].pod.pod)
-        self._already = self._snapshot.gangs.count_in(self._key, self._snapshot.pods)
+        self._already = self._snapshot.gangs.count_placed(self._key)
         """Pods of the group that were on nodes before the search."""
         self._needed = max(min_count - self._already, 1)
         self._shapes = Counter(queued.pod.shape for queued in gang)

@@ -48,7 +48,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin):
         group = self._group(key)
         if group is None:
             raise PluginError(self.name, f'failed to get podGroup {key}: podgroup.scheduling.k8s.io "{key}" not found')
-        if self.snapshot.gangs.count_in(key, self.snapshot.pods) < minimum(group):
+        if self.snapshot.gangs.count_placed(key) < minimum(group):
             return PERMIT_SECONDS
         for waiting in self.handle.waiting:
             if group_key(waiting.pod.pod) == key:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -27,12 +26,13 @@ def group_key(pod: Pod) -> str:
 
 
 class Gangs:
-    """Pods by group: all that exist and have not ended, placed or not."""
+    """Pods by group: all that exist and have not ended, placed or not; and how many pods of a group are on nodes."""
 
-    __slots__ = ("_members",)
+    __slots__ = ("_members", "_placed")
 
     def __init__(self) -> None:
         self._members: dict[str, dict[str, None]] = {}
+        self._placed: dict[str, int] = {}
 
     def add(self, group: str, pod: str) -> None:
         """A pod (`namespace/name`) belongs to a group."""
@@ -54,6 +54,15 @@ class Gangs:
         """How many pods the group has."""
         return len(self._members.get(group, ()))
 
-    def count_in(self, group: str, pods: Container[str]) -> int:
-        """How many of the group's pods are among `pods`."""
-        return sum(pod in pods for pod in self._members.get(group, ()))
+    def count_placed(self, group: str) -> int:
+        """How many of the group's pods are on nodes."""
+        return self._placed.get(group, 0)
+
+    def note_placed(self, pod: Pod, delta: int) -> None:
+        """A pod of a group came to a node (1) or left it (-1)."""
+        group = group_key(pod)
+        count = self._placed.get(group, 0) + delta
+        if count:
+            self._placed[group] = count
+        else:
+            self._placed.pop(group, None)

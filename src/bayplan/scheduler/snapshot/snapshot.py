@@ -210,6 +210,8 @@ class Snapshot(NodeColumns):
             self.remove_pod(info.key)
         info.node_name = node_name
         self.pods[info.key] = info
+        if info.shape.spec.scheduling_group is not None:
+            self.gangs.note_placed(info.pod, 1)
         row = self.row_of.get(node_name)
         if row is None:
             self._orphans.setdefault(node_name, {})[info.key] = info
@@ -261,6 +263,8 @@ class Snapshot(NodeColumns):
         info = self.pods.pop(key, None)
         if info is None:
             return None
+        if info.shape.spec.scheduling_group is not None:
+            self.gangs.note_placed(info.pod, -1)
         if info.row >= 0:
             self._unplace(info)
         else:

@@ -1,0 +1,120 @@
+"""Pod groups in library mode: groups of 4 with and without topology, large gangs, and room made for a whole group."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from bayplan.api.codec import from_tree
+from bayplan.api.feature_gates import WORKLOAD_GATES
+from bayplan.api.types import core_v1, scheduling_v1alpha2
+from bayplan.scheduler import Planner
+from bayplan.scheduler.configuration.settings import load
+from bayplan.scheduler.queued_pod import QueuedPod
+from benchmarks import workloads
+from benchmarks.figures import Figure
+
+NODES: Final = 5_000
+RACK: Final = "example.com/rack"
+RACK_SIZE: Final = 20
+
+
+def run(quick: bool) -> Iterator[Figure]:
+    """Groups of 4 at 5,000 nodes; 50,000 pods in 10 gangs; a gang of 100 that evicts."""
+    share = 10 if quick else 1
+    nodes = NODES // share
+    for name, topology, peer in (("in racks of 20", RACK, "104-630"), ("anywhere", "", "")):
+        rate = groups_of_four(nodes, 4 * nodes // 10, topology)
+        yield Figure("gangs", f"groups of 4 {name}, {nodes:,} nodes", rate, "pods/s", peer)
+    pods = 50_000 // share
+    yield Figure("gangs", f"{pods:,} pods in 10 gangs, {nodes:,} nodes", large(nodes, pods, 10), "s")
+    yield Figure("gangs", f"room for a gang of {nodes // 50}, {nodes:,} nodes full", room(nodes, nodes // 50), "s")
+
+
+def groups_of_four(nodes: int, groups: int, topology: str) -> float:
+    """Pods per second in groups of 4 of 900m, each within one domain of a topology key if there is one."""
+    planner = _planner(nodes)
+    made = [(_group(index, 4, topology), _pods(index, 4, "900m")) for index in range(groups)]
+    gc.collect()
+    started = time.perf_counter()
+    for group, pods in made:
+        _place(planner, group, pods)
+    return 4 * groups / (time.perf_counter() - started)
+
+
+def large(nodes: int, pods: int, gangs: int) -> float:
+    """Seconds for so many basic pods in a few gangs, each of which is placed as a whole."""
+    planner = _planner(nodes)
+    size = pods // gangs
+    made = [(_group(index, size), _pods(index, size, "100m")) for index in range(gangs)]
+    gc.collect()
+    started = time.perf_counter()
+    for group, members in made:
+        _place(planner, group, members)
+    return time.perf_counter() - started
+
+
+def room(nodes: int, size: int) -> float:
+    """Seconds to find out who has to go for a gang of pods of 3,000m, on nodes that are full of pods of 900m and lower priority."""
+    planner = _planner(nodes)
+    for index in range(4 * nodes):
+        low = workloads.sized(index, "low", "900m", node_name=f"node-{index // 4:05d}")
+        planner.add("Pod", from_tree(core_v1.Pod, low))
+    planner.add("PodGroup", _group(0, size, priority=10))
+    members = _queued(planner, _pods(0, size, "3", priority=10))
+    gc.collect()
+    started = time.perf_counter()
+    _, result = planner.decide_gang(members)
+    seconds = time.perf_counter() - started
+    victims = len(result.preemption.victims) if result.preemption is not None else 0
+    if victims != 3 * size:
+        raise RuntimeError(f"{victims} victims for {size} pods: {result.message}")
+    return seconds
+
+
+def _planner(nodes: int) -> Planner:
+    return Planner([_node(index) for index in range(nodes)], load(None, frozenset(WORKLOAD_GATES)))
+
+
+def _node(index: int) -> core_v1.Node:
+    tree = workloads.node(index)
+    tree["metadata"]["labels"][RACK] = f"rack-{index // RACK_SIZE:04d}"
+    return from_tree(core_v1.Node, tree)
+
+
+def _group(index: int, count: int, topology: str = "", *, priority: int = 0) -> scheduling_v1alpha2.PodGroup:
+    spec: dict[str, Any] = {"schedulingPolicy": {"gang": {"minCount": count}}, "priority": priority}
+    if topology:
+        spec["schedulingConstraints"] = {"topology": [{"key": topology}]}
+    return from_tree(
+        scheduling_v1alpha2.PodGroup, {"metadata": {"name": f"gang-{index}", "namespace": "default"}, "spec": spec}
+    )
+
+
+def _pods(gang: int, count: int, cpu: str, *, priority: int = 0) -> list[core_v1.Pod]:
+    pods = []
+    for index in range(count):
+        tree = workloads.sized(index, f"gang-{gang}", cpu, priority=priority)
+        tree["metadata"]["uid"] = f"{gang}-{index}"
+        tree["spec"]["schedulingGroup"] = {"podGroupName": f"gang-{gang}"}
+        pods.append(from_tree(core_v1.Pod, tree))
+    return pods
+
+
+def _queued(planner: Planner, pods: list[core_v1.Pod]) -> list[QueuedPod]:
+    for pod in pods:
+        planner.add("Pod", pod)
+    return [QueuedPod(planner.pod(pod), (), 0.0) for pod in pods]
+
+
+def _place(planner: Planner, group: scheduling_v1alpha2.PodGroup, pods: list[core_v1.Pod]) -> None:
+    planner.add("PodGroup", group)
+    members, result = planner.decide_gang(_queued(planner, pods))
+    if not result.scheduled:
+        raise RuntimeError(f"group {result.key}: {result.message}")
+    for member in members:
+        assert member.binding_cycle is not None
+        member.binding_cycle.settle()
+        member.binding_cycle.conclude()
