@@ -18,10 +18,12 @@ from bayplan.scheduler.binding_cycle import BindingCycle, Failure
 from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.changes import node_changes, object_change, pod_changes
 from bayplan.scheduler.configuration.settings import DEFAULT_SCHEDULER_NAME, SchedulerSettings
+from bayplan.scheduler.custom_groups import CustomGroups
 from bayplan.scheduler.cycle import Cycle, RandomChoice, RandomSource
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.extenders.protocol import Extender, Questions, unasked
 from bayplan.scheduler.extenders.steps import decision_of
+from bayplan.scheduler.framework.custom_groups import QUEUE
 from bayplan.scheduler.framework.events import Action, ClusterEvent, EventHint
 from bayplan.scheduler.framework.extension_points import GroupedQueueSortPlugin, PreEnqueuePlugin
 from bayplan.scheduler.framework.meter import Meter
@@ -34,6 +36,7 @@ from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.queue import SchedulingQueue
 from bayplan.scheduler.queued_pod import Clock, QueuedPod
 from bayplan.scheduler.snapshot.catalog import KINDS, object_key
+from bayplan.scheduler.snapshot.custom_groups import GroupQueue
 from bayplan.scheduler.snapshot.gangs import group_key
 from bayplan.scheduler.snapshot.pods import PodInfo, is_ended, pod_key
 from bayplan.scheduler.snapshot.snapshot import Snapshot
@@ -80,6 +83,7 @@ class SchedulerCore:
             profile.scheduler_name: Cycle(Profile(profile, self.snapshot, self.waiting), self.nominator, choice)
             for profile in settings.profiles
         }
+        self.custom_groups = CustomGroups(cycle.profile for cycle in self.cycles.values())
         self.decisions: deque[Decision] = deque(maxlen=DECISIONS_KEPT)
         first = next(iter(self.cycles.values())).profile
         sorter = first.queue_sort[0]
@@ -149,7 +153,15 @@ class SchedulerCore:
         for event in events:
             self.queue.move(event, old, new)
 
+    def put_queue(self, name: str, queue: GroupQueue | None) -> None:
+        """A queue of custom pod groups is there or has changed; None if it is gone."""
+        self.snapshot.catalog.put_queue(name, queue)
+        self.queue.move(ClusterEvent(QUEUE, Action.UPDATE if queue is not None else Action.DELETE), None, queue)
+
     def _handle_pod(self, old: Pod | None, new: Pod | None) -> None:
+        if self.custom_groups:
+            old = self.custom_groups.joined(old) if old is not None else None
+            new = self.custom_groups.joined(new) if new is not None else None
         pod = new if new is not None else old
         if pod is not None and pod.spec.scheduling_group is not None:
             if new is None or is_ended(new):
@@ -387,7 +399,7 @@ class SchedulerCore:
 
     def explain(self, pod: Pod) -> Decision:
         """What would happen to a pod now, with all scores; nothing is changed. LookupError if no profile takes it."""
-        info = self.snapshot.pod_info(pod, pending=True)
+        info = self.snapshot.pod_info(self.custom_groups.joined(pod), pending=True)
         cycle = self.cycle_for(info)
         if cycle is None:
             raise LookupError(f"no profile has schedulerName {pod.spec.scheduler_name!r}")

@@ -27,6 +27,7 @@ from bayplan.scheduler.framework.placements import Placements
 from bayplan.scheduler.framework.post_filter import start_of
 from bayplan.scheduler.placement_capacity import FIT
 from bayplan.scheduler.queued_pod import QueuedPod
+from bayplan.scheduler.snapshot.custom_groups import CustomPodGroup
 from bayplan.scheduler.snapshot.gangs import group_key
 from bayplan.scheduler.snapshot.pods import PodInfo
 
@@ -79,6 +80,8 @@ class GangPreemption:
         self._key = group_key(gang[0].pod.pod)
         self._group: PodGroup = self._snapshot.catalog.pod_groups[self._key]
         self._priority = self._group.spec.priority or 0
+        if isinstance(self._group, CustomPodGroup):
+            self._priority = min(queued.pod.priority for queued in gang)
         self._shapes = Counter(queued.pod.shape for queued in gang)
         self._by_columns = by_columns and not len(cycle.nominator)
         self._everywhere: Placements | None = None

@@ -17,6 +17,7 @@ from bayplan.api import codec
 from bayplan.api.types.core_v1 import Node, Pod
 from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.configuration.settings import SchedulerSettings, load
+from bayplan.scheduler.custom_groups import CustomGroups
 from bayplan.scheduler.cycle import Choice, Cycle, FirstByName
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.errors import SchedulerError
@@ -114,6 +115,7 @@ class Planner:
             profile.scheduler_name: Cycle(Profile(profile, self.snapshot), self.nominator, self._choice)
             for profile in self.settings.profiles
         }
+        self._custom_groups = CustomGroups(cycle.profile for cycle in self._cycles.values())
         self._waiting: list[Pod] = []
         self._placements = TentativePlacements(self.snapshot, self.nominator)
         for kind, obj in _by_kind(objects):
@@ -125,7 +127,7 @@ class Planner:
         if kind == "Node":
             self.snapshot.put_node(typed(kind, obj))
         elif kind == "Pod":
-            pod = typed(kind, obj)
+            pod = self.read_pod(obj)
             if pod.spec.scheduling_group is not None and not is_ended(pod):
                 self.snapshot.gangs.add(group_key(pod), pod_key(pod))
             if pod.spec.node_name:
@@ -133,11 +135,16 @@ class Planner:
             elif pod.status.nominated_node_name and not is_ended(pod):
                 self._waiting.append(pod)
         elif kind in KINDS:
-            self.snapshot.put_object(kind, typed(kind, obj))
+            custom = self._custom_groups.group_from(obj) if isinstance(obj, Mapping) else None
+            self.snapshot.put_object(kind, typed(kind, obj) if custom is None else custom)
 
     def pod(self, pod: Any) -> PodInfo:
         """A pending pod in the form that `decide` takes; pods of one shape share what was compiled for them."""
-        return self.snapshot.pod_info(typed("Pod", pod), pending=True)
+        return self.snapshot.pod_info(self.read_pod(pod), pending=True)
+
+    def read_pod(self, pod: Any) -> Pod:
+        """A pod as the configuration takes it: a member of the group that it names. Raises DecodeError."""
+        return self._custom_groups.joined(typed("Pod", pod))
 
     def why_not_ours(self, pod: Pod) -> str:
         """Why no profile schedules a pod; "" if one does."""
@@ -288,7 +295,7 @@ def place(
     if requeue not in ("immediate", "deferred"):
         raise ValueError(f"requeue: {requeue!r} is neither 'immediate' nor 'deferred'")
     planner = Planner(objects, config, ask=ask or over_http)
-    waiting = [(typed("Pod", pod), 1) for pod in queue]
+    waiting = [(planner.read_pod(pod), 1) for pod in queue]
     for pod, _ in waiting:
         if pod.status.nominated_node_name or pod.spec.scheduling_group is not None:
             planner.add("Pod", pod)

@@ -73,6 +73,12 @@ TOPOLOGY_PLUGINS: Final = (
 )
 """Plugins that the default profile has with the gate TopologyAwareWorkloadScheduling."""
 
+CUSTOM_GROUP_PLUGINS: Final = (
+    Entry("Coscheduling", "coscheduling", 0, extra_arguments.CoschedulingArgs),
+    Entry("VolcanoPodGroups", "volcano_pod_groups"),
+)
+"""Plugins for the pod groups of other schedulers, for profiles that name them."""
+
 FOR_OLDER_NAMES: Final = (
     Entry("EqualPriority", "equal_priority"),
     Entry("NodeCondition", "node_condition", 0, arguments.NodeConditionArgs),
@@ -92,7 +98,8 @@ EXTRA_PLUGINS: Final = (
 """Plugins that kube-scheduler does not have, for profiles that name them."""
 
 _BY_NAME: Final = {
-    entry.name: entry for entry in (*DEFAULT_PLUGINS, *TOPOLOGY_PLUGINS, *FOR_OLDER_NAMES, *EXTRA_PLUGINS)
+    entry.name: entry
+    for entry in (*DEFAULT_PLUGINS, *TOPOLOGY_PLUGINS, *CUSTOM_GROUP_PLUGINS, *FOR_OLDER_NAMES, *EXTRA_PLUGINS)
 }
 
 

@@ -83,6 +83,11 @@ class Reporter:
         recorder = self._recorders[pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME]
         recorder.event(pod, event_type, reason, shortened(message), action=action)
 
+    def misunderstood(self, obj: Any, problem: str) -> None:
+        """A custom resource for pod groups does not say what its kind says."""
+        recorder = next(iter(self._recorders.values()))
+        recorder.event(obj, "Warning", "InvalidPodGroup", shortened(problem), action="Scheduling")
+
     def scheduled(self, pod: core_v1.Pod, node_name: str) -> None:
         """The pod was bound."""
         message = f"Successfully assigned {pod.metadata.namespace}/{pod.metadata.name} to {node_name}"

@@ -25,6 +25,7 @@ from bayplan.scheduler.binding import POD_BINDING, Changes, ClientActions, carry
 from bayplan.scheduler.binding_cycle import BindingCycle, Failure, failed
 from bayplan.scheduler.configuration import settings as scheduler_settings
 from bayplan.scheduler.core import Outcome, SchedulerCore
+from bayplan.scheduler.custom_group_follower import CustomGroupFollower
 from bayplan.scheduler.evictions import Evicted, Evictions
 from bayplan.scheduler.extenders.calls import ExtenderCalls
 from bayplan.scheduler.extenders.http import HttpDoor
@@ -38,6 +39,7 @@ from bayplan.scheduler.profile import DEFAULT_BINDER
 from bayplan.scheduler.questions.service import PlacementQuestions
 from bayplan.scheduler.reporting import Preemptor, Reporter
 from bayplan.scheduler.snapshot.catalog import KINDS
+from bayplan.scheduler.snapshot.custom_groups import CustomPodGroup
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
@@ -100,6 +102,9 @@ class SchedulerService:
         self.questions = PlacementQuestions(self.core, self._extenders, clock, metrics)
         self._absent: set[str] = set()
         """Kinds that the server does not have, or does not let us read."""
+        self._custom_groups = CustomGroupFollower(
+            self.core, clock, randomness, self._deliver, self.reporter.misunderstood
+        )
         self._making_room = asyncio.Semaphore(_MAKING_ROOM)
         self._work = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -122,6 +127,7 @@ class SchedulerService:
                 await self._find_optional_kinds()
                 for kind in (*KINDS, "Node", "Pod"):
                     self._follow(kind)
+                await self._follow_custom_groups(tasks)
                 self.informers.start()
                 await self.informers.wait_for_sync()
                 self.questions.knows_the_cluster = True
@@ -176,24 +182,32 @@ class SchedulerService:
 
     def _handler(self, kind: str, event: str) -> Callable[[Any, Any], None]:
         """What takes in news of a kind: the object before and after, None where there is none."""
-        name, handled, now = f"{kind}{event}", self.metrics.handled, self.clock.monotonic
-        is_pod = kind == "Pod"
+        name, is_pod = f"{kind}{event}", kind == "Pod"
 
         def take(old: Any, new: Any) -> None:
             self.core.handle(kind, old, new)
             if is_pod:
                 self.evictions.handle(old, new)
 
-        def handle(old: Any, new: Any) -> None:
-            if self._extenders.is_keeping:
-                self._extenders.keep(partial(take, old, new))
-                return
-            started = now()
-            take(old, new)
-            handled(name, now() - started)
-            self._changed()
+        return lambda old, new: self._deliver(name, partial(take, old, new))
 
-        return handle
+    def _deliver(self, name: str, take: Callable[[], None]) -> None:
+        """Have an event taken in, by and by if extenders are being asked."""
+        if self._extenders.is_keeping:
+            self._extenders.keep(take)
+            return
+        started = self.clock.monotonic()
+        take()
+        self.metrics.handled(name, self.clock.monotonic() - started)
+        self._changed()
+
+    async def _follow_custom_groups(self, tasks: Supervisor) -> None:
+        """Follow the pod groups of other schedulers, if a profile has a plugin for them."""
+        if not self.core.custom_groups:
+            return
+        await self._custom_groups.find(self.client, self.informers)
+        tasks.spawn("search for custom pod groups", self._custom_groups.search(self.client, self.informers))
+        tasks.spawn("status of custom pod groups", self._custom_groups.run(self.client))
 
     async def _schedule(self) -> None:
         turn = 0
@@ -365,7 +379,9 @@ class SchedulerService:
 
     async def _report_group(self, result: GroupResult) -> None:
         group = self.core.snapshot.catalog.pod_groups.get(result.key)
-        if group is not None:
+        if isinstance(group, CustomPodGroup):
+            self._custom_groups.decided(result)
+        elif group is not None:
             await self.reporter.group(group, result)
 
     async def _make_room(self, key: str, preemption: GroupPreemption, scheduler: str) -> None:

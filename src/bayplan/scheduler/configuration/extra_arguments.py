@@ -14,6 +14,7 @@ from bayplan.scheduler.framework import extra_arguments as arguments
 from bayplan.scheduler.snapshot.resources import amount_of
 
 FIELDS: Final[dict[str, frozenset[str]]] = {
+    "Coscheduling": frozenset({"permitWaitingTimeSeconds", "podGroupBackoffSeconds"}),
     "TenantFairness": frozenset({"queueLabel", "resources", "queues"}),
     "EarliestDeadline": frozenset({"defaultRunTime", "margin", "hopeless"}),
     "DataLocality": frozenset({"topologyKey", "domainWeight"}),
@@ -58,6 +59,17 @@ def _amounts(value: Any, path: str, errors: Errors) -> Mapping[str, int]:
             errors.append(invalid(f"{path}.{name}", quantity, "must not be negative"))
         found[name] = amount
     return found
+
+
+def _coscheduling(tree: Tree, path: str, errors: Errors) -> arguments.CoschedulingArgs:
+    default = arguments.CoschedulingArgs()
+    waiting = integer(tree, "permitWaitingTimeSeconds", path, default.permit_waiting_time_seconds)
+    backoff = integer(tree, "podGroupBackoffSeconds", path, default.pod_group_backoff_seconds)
+    if waiting < 0:
+        errors.append(invalid(f"{path}.permitWaitingTimeSeconds", waiting, "must be greater than or equal to 0"))
+    if backoff < 0:
+        errors.append(invalid(f"{path}.podGroupBackoffSeconds", backoff, "must be greater than or equal to 0"))
+    return arguments.CoschedulingArgs(waiting, backoff)
 
 
 def _fairness(tree: Tree, path: str, errors: Errors) -> arguments.TenantFairnessArgs:
@@ -166,6 +178,7 @@ def _offset(text: str, path: str, errors: Errors) -> int:
 
 
 READERS: Final[dict[str, Callable[[Tree, str, Errors], object]]] = {
+    "Coscheduling": _coscheduling,
     "TenantFairness": _fairness,
     "EarliestDeadline": _deadline,
     "DataLocality": _locality,

@@ -1,4 +1,4 @@
-"""Arguments of the plugins in `plugins/extra`, typed and with their defaults."""
+"""Arguments of the plugins in `plugins/extra` and of Coscheduling, typed and with their defaults."""
 
 from __future__ import annotations
 
@@ -28,6 +28,16 @@ class TenantFairnessArgs:
     resources: tuple[str, ...] = ()
     """Resources of which the shares are compared; all that nodes have if none are named."""
     queues: tuple[TenantQueue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CoschedulingArgs:
+    """Coscheduling, under the names of kubernetes-sigs/scheduler-plugins; in seconds."""
+
+    permit_waiting_time_seconds: int = 60
+    """How long placed pods of a group that says nothing wait at Permit."""
+    pod_group_backoff_seconds: int = 0
+    """Accepted, without effect: the queue's back-off holds for groups as for pods."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import PermitPlugin, PreEnqueuePlugin
 from bayplan.scheduler.framework.state import CycleState, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import PluginError, Reject, Status
+from bayplan.scheduler.snapshot.custom_groups import CustomPodGroup
 from bayplan.scheduler.snapshot.gangs import group_key
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin):
         if group is None:
             raise PluginError(self.name, f'failed to get podGroup {key}: podgroup.scheduling.k8s.io "{key}" not found')
         if self.snapshot.gangs.count_placed(key) < minimum(group):
-            return PERMIT_SECONDS
+            seconds = group.permit_seconds if isinstance(group, CustomPodGroup) else None
+            return PERMIT_SECONDS if seconds is None else seconds
         for waiting in self.handle.waiting:
             if group_key(waiting.pod.pod) == key:
                 waiting.allow(self.name)

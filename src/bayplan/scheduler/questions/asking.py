@@ -98,7 +98,7 @@ class _Asking:
 
     def _info(self, one: AskedPod) -> PodInfo:
         """The pod as the scheduler holds it. Raises QuestionError."""
-        info = self._core.snapshot.pod_info(one.pod, pending=True)
+        info = self._core.snapshot.pod_info(self._core.custom_groups.joined(one.pod), pending=True)
         if self._core.cycle_for(info) is None:
             name = one.pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
             raise QuestionError(f"pod {info.key}: spec.schedulerName: this scheduler has no profile {name!r}")

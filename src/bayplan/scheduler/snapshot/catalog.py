@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from bayplan.scheduler.snapshot.custom_groups import GroupQueue
 from bayplan.scheduler.snapshot.pending_allocations import PendingAllocations
 
 if TYPE_CHECKING:
@@ -94,6 +95,8 @@ class Catalog:
         self.device_classes: dict[str, DeviceClass] = {}
         self.pending_allocations = PendingAllocations()
         self.pod_groups: dict[str, PodGroup] = {}
+        self.queues: dict[str, GroupQueue] | None = None
+        """Queues of custom pod groups; None where there are none."""
 
     def put(self, kind: str, obj: Any) -> None:
         """Store a new or changed object. KeyError for a kind that is not kept here."""
@@ -134,6 +137,16 @@ class Catalog:
         """An object as the API server has it, as far as seen; None if it is not known."""
         actual = self._actual.get((kind, key))
         return actual if actual is not None else getattr(self, KINDS[kind]).get(key)
+
+    def put_queue(self, name: str, queue: GroupQueue | None) -> None:
+        """Keep a queue of custom pod groups; None if it is gone."""
+        if self.queues is None:
+            self.queues = {}
+        if queue is not None:
+            self.queues[name] = queue
+        else:
+            self.queues.pop(name, None)
+        self.version += 1
 
     def namespace_labels(self, name: str) -> dict[str, str]:
         """The labels of a namespace; none if it is unknown."""
