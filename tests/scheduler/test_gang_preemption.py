@@ -112,7 +112,9 @@ def test_a_group_that_does_not_fit_with_all_gone_evicts_nobody() -> None:
     found = gang(setup, 2)
     assert victims_of(found) == set()
     assert found[0].group is not None
-    assert found[0].group.message == "pod group is unschedulable, pod group is unschedulable"
+    assert found[0].group.message == (
+        "pod group is unschedulable; 0 of the 2 pods that are needed fit, pod group is unschedulable"
+    )
     assert counted(setup) == {"low-a", "high-b"}
     assert len(setup.core.nominator) == 0
 

@@ -90,7 +90,9 @@ def test_a_gang_that_does_not_fit_holds_nothing() -> None:
     )
     assert messages(found)["g1"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
     assert found[0].group is not None
-    assert (found[0].group.reason, found[0].group.message) == ("Unschedulable", "pod group is unschedulable")
+    result = found[0].group
+    assert result.reason == "Unschedulable"
+    assert result.message == "pod group is unschedulable; 1 of the 2 pods that are needed fit"
     assert setup.core.snapshot.requested[0, 0] == 0
     assert len(setup.core.waiting) == 0
     setup.see("Pod", pod("other", cpu="900m"))

@@ -75,7 +75,7 @@ class SchedulerCore:
         self.cache = Cache(self.snapshot)
         self.nominator = Nominator()
         self.waiting = WaitingPods()
-        self.held_back = HeldBack()
+        self.held_back = HeldBack(clock)
         self._decided_already: deque[Outcome] = deque()
         """The other outcomes of a gang that was decided about as a whole."""
         choice = RandomChoice(randomness)
@@ -121,7 +121,10 @@ class SchedulerCore:
     def _asked_again(self, pod: PodInfo, plugin: str) -> float | None:
         cycle = self.cycle_for(pod)
         gate = cycle.profile.plugins.get(plugin) if cycle is not None else None
-        return gate.asked_again(pod) if isinstance(gate, PreEnqueuePlugin) else None
+        if not isinstance(gate, PreEnqueuePlugin):
+            return None
+        times = (gate.asked_again(pod), self.held_back.tells_in(pod, gate))
+        return min((seconds for seconds in times if seconds is not None), default=None)
 
     def cycle_for(self, pod: PodInfo) -> Cycle | None:
         """The cycle of the profile that schedules a pod; None if another scheduler does."""

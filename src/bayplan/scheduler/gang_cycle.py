@@ -216,7 +216,10 @@ class GangCycle:
             return self._failed(members, gang, members[-1].decision.error)
         key = group_key(gang[0].pod.pod)
         placed = any(member.binding_cycle is not None for member in members)
-        if not placed or self.snapshot.gangs.count_placed(key) < min_count:
+        count = self.snapshot.gangs.count_placed(key)
+        if not placed or count < min_count:
+            if cause == UNSCHEDULABLE and min_count > 1:
+                cause += f"; {count} of the {min_count} pods that are needed fit"
             return self._take_back(members), GroupResult(key, False, UNSCHEDULABLE_REASON, cause)
         if any(member.preempts for member in members):
             return self._wait_for_victims(members), GroupResult(key, False, UNSCHEDULABLE_REASON, PREEMPTING)

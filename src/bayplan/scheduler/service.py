@@ -32,7 +32,7 @@ from bayplan.scheduler.extenders.http import HttpDoor
 from bayplan.scheduler.extenders.protocol import ExtenderTransport
 from bayplan.scheduler.framework.meter import SUCCESS
 from bayplan.scheduler.framework.verdicts import ActionError, Status
-from bayplan.scheduler.gang_cycle import GroupResult
+from bayplan.scheduler.gang_cycle import GANG, UNSCHEDULABLE_REASON, GroupResult
 from bayplan.scheduler.gang_preemption import GroupPreemption
 from bayplan.scheduler.metrics import SchedulerMetrics
 from bayplan.scheduler.profile import DEFAULT_BINDER
@@ -40,6 +40,7 @@ from bayplan.scheduler.questions.service import PlacementQuestions
 from bayplan.scheduler.reporting import Preemptor, Reporter
 from bayplan.scheduler.snapshot.catalog import KINDS
 from bayplan.scheduler.snapshot.custom_groups import CustomPodGroup
+from bayplan.scheduler.snapshot.gangs import group_key
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
@@ -214,8 +215,7 @@ class SchedulerService:
         while True:
             started = self.clock.monotonic()
             outcome = self.core.schedule_one() if not self.core.settings.extenders else await self._extenders.attempt()
-            for held, text in self.core.held_back.take():
-                self.reporter.event(held.pod, "Warning", "FailedScheduling", text, "Scheduling")
+            self._tell_held_back()
             if outcome is None:
                 await self._wait()
                 continue
@@ -244,6 +244,17 @@ class SchedulerService:
             turn += 1
             if turn % _TURN == 0:
                 await asyncio.sleep(0)
+
+    def _tell_held_back(self) -> None:
+        """Tell pods, and their groups, what keeps them out of the queue."""
+        groups: dict[str, GroupResult] = {}
+        for held in self.core.held_back.take():
+            self.reporter.event(held.pod.pod, "Warning", "FailedScheduling", held.message, "Scheduling")
+            key = group_key(held.pod.pod)
+            if key and held.plugin == GANG:
+                groups[key] = GroupResult(key, False, UNSCHEDULABLE_REASON, held.message)
+        for result in groups.values():
+            self._spawn(self._report_group(result))
 
     def _changed(self) -> None:
         """The core knows something new: there may be pods to schedule, and binding cycles may go on."""

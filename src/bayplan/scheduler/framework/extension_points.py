@@ -88,6 +88,8 @@ class PreEnqueuePlugin(Plugin, ABC):
 
     tells: ClassVar[bool] = False
     """Whether a pod that is kept out gets an event that says why; kube-scheduler's plugins give none."""
+    tells_after: ClassVar[float] = 0.0
+    """Seconds for which it is kept out before it gets the event."""
 
     def concerns(self, pod: PodShape) -> bool:
         """Whether the plugin may have something against such a pod; asked once per shape."""
@@ -96,6 +98,10 @@ class PreEnqueuePlugin(Plugin, ABC):
     @abstractmethod
     def pre_enqueue(self, pod: PodInfo) -> Reject | None:
         """None to let the pod in. Must be cheap: it is asked at every change of the pod, and before each attempt."""
+
+    def explained(self, pod: PodInfo, rejection: Reject) -> str:
+        """What the event says after the plugin's name."""
+        return ", ".join(rejection.reasons)
 
     def asked_again(self, pod: PodInfo) -> float | None:
         """Seconds after which the verdict on a pod that was kept out may change without any event; None if it does not."""

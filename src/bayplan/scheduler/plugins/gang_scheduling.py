@@ -1,6 +1,6 @@
 """GangScheduling: pods of a gang are bound together or not at all (`scheduling.k8s.io` PodGroup, KEP-4671).
 
-A gang's pods stay out of the queue until `minCount` of them exist. The scheduler tries all of them in one cycle; at
+A gang's pods stay out of the queue until `minCount` of them exist; after 10 s they, and their group, are told so. The scheduler tries all of them in one cycle; at
 Permit each waits until `minCount` are placed, and the last one lets the others go.
 """
 
@@ -26,6 +26,8 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin):
     """All or nothing for pod groups with a gang policy."""
 
     name = "GangScheduling"
+    tells = True
+    tells_after = 10.0
 
     def pre_enqueue(self, pod: PodInfo) -> Reject | None:
         if pod.pod.spec.scheduling_group is None:
@@ -40,6 +42,13 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin):
             reason = "waiting for minCount pods from a gang to appear in scheduling queue"
             return Reject(Status.UNRESOLVABLE, (reason,))
         return None
+
+    def explained(self, pod: PodInfo, rejection: Reject) -> str:
+        text, key = super().explained(pod, rejection), group_key(pod.pod)
+        group = self._group(key)
+        if group is None:
+            return text
+        return f"{text}; {self.snapshot.gangs.count(key)} of the {minimum(group)} pods that are needed exist"
 
     def concerns(self, pod: PodShape) -> bool:
         return pod.spec.scheduling_group is not None
