@@ -1,10 +1,11 @@
-"""Pod groups in library mode: groups of 4 with and without topology, large gangs, and room made for a whole group."""
+"""Pod groups in library mode: the workloads of Kubernetes' scheduler_perf (`podgroup`, `batching`), groups in racks, and room made for a whole group."""
 
 from __future__ import annotations
 
 import gc
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from bayplan.api.codec import from_tree
@@ -19,18 +20,80 @@ from benchmarks.figures import Figure
 NODES: Final = 5_000
 RACK: Final = "example.com/rack"
 RACK_SIZE: Final = 20
+ZONE: Final = "example.com/zone"
+ZONE_SIZE: Final = 100
+BATCHING_NODES: Final = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupWorkload:
+    """One of scheduler_perf's workloads of pod groups: pods of 100m, in so many groups of one size."""
+
+    name: str
+    groups: int
+    size: int
+    topology: str = ""
+    is_gang: bool = True
+    peer: str = ""
+
+
+GROUP_WORKLOADS: Final = (
+    GroupWorkload("BasicScheduling, 3,000 groups of 3", 3_000, 3, is_gang=False),
+    GroupWorkload("BasicScheduling, 9 groups of 1,000", 9, 1_000, is_gang=False),
+    GroupWorkload("GangScheduling, 3,000 gangs of 3", 3_000, 3),
+    GroupWorkload("GangScheduling, 9 gangs of 1,000", 9, 1_000),
+    GroupWorkload("TopologyAwareScheduling, 2,250 gangs of 4", 2_250, 4, ZONE),
+    GroupWorkload("TopologyAwareScheduling, 9 gangs of 1,000", 9, 1_000, ZONE),
+)
 
 
 def run(quick: bool) -> Iterator[Figure]:
-    """Groups of 4 at 5,000 nodes; 50,000 pods in 10 gangs; a gang of 100 that evicts."""
+    """scheduler_perf's workloads; groups of 4 in racks at 5,000 nodes; 50,000 pods in 10 gangs; a gang of 100 that evicts."""
     share = 10 if quick else 1
     nodes = NODES // share
+    for one in GROUP_WORKLOADS:
+        yield Figure("gangs", f"{one.name}, {nodes:,} nodes", group_workload(one, nodes, share), "pods/s", one.peer)
+    for name, cpu, port in (("HostPortConflict", "100m", 80), ("ResourceSaturation", "3", 0)):
+        count = BATCHING_NODES // share
+        yield Figure("gangs", f"{name}, {count:,} pods on as many nodes", batching(count, cpu, port), "pods/s")
     for name, topology, peer in (("in racks of 20", RACK, "104-630"), ("anywhere", "", "")):
         rate = groups_of_four(nodes, 4 * nodes // 10, topology)
         yield Figure("gangs", f"groups of 4 {name}, {nodes:,} nodes", rate, "pods/s", peer)
     pods = 50_000 // share
     yield Figure("gangs", f"{pods:,} pods in 10 gangs, {nodes:,} nodes", large(nodes, pods, 10), "s")
     yield Figure("gangs", f"room for a gang of {nodes // 50}, {nodes:,} nodes full", room(nodes, nodes // 50), "s")
+
+
+def group_workload(workload: GroupWorkload, nodes: int, share: int = 1) -> float:
+    """Pods per second of one of scheduler_perf's workloads; `share` divides the groups, or the pods of few groups."""
+    groups, size = (
+        (workload.groups, workload.size // share) if workload.size > 100 else (workload.groups // share, workload.size)
+    )
+    planner = _planner(nodes)
+    least = size if workload.is_gang else 0
+    made = [(_group(index, least, workload.topology), _pods(index, size, "100m")) for index in range(groups)]
+    gc.collect()
+    started = time.perf_counter()
+    for group, pods in made:
+        _place(planner, group, pods)
+    return groups * size / (time.perf_counter() - started)
+
+
+def batching(count: int, cpu: str, port: int) -> float:
+    """Pods per second without groups, each of which takes a node for itself: by a host port, or by its cpu."""
+    planner = _planner(count)
+    pods = []
+    for index in range(count):
+        tree = workloads.sized(index, "pod", cpu)
+        if port:
+            tree["spec"]["containers"][0]["ports"] = [{"containerPort": port, "hostPort": port}]
+        pods.append(from_tree(core_v1.Pod, tree))
+    gc.collect()
+    started = time.perf_counter()
+    for pod in pods:
+        if planner.schedule(pod).row < 0:
+            raise RuntimeError(f"pod {pod.metadata.name} found no node")
+    return count / (time.perf_counter() - started)
 
 
 def groups_of_four(nodes: int, groups: int, topology: str) -> float:
@@ -80,12 +143,13 @@ def _planner(nodes: int) -> Planner:
 
 def _node(index: int) -> core_v1.Node:
     tree = workloads.node(index)
-    tree["metadata"]["labels"][RACK] = f"rack-{index // RACK_SIZE:04d}"
+    tree["metadata"]["labels"] |= {RACK: f"rack-{index // RACK_SIZE:04d}", ZONE: f"zone-{index // ZONE_SIZE:03d}"}
     return from_tree(core_v1.Node, tree)
 
 
 def _group(index: int, count: int, topology: str = "", *, priority: int = 0) -> scheduling_v1alpha2.PodGroup:
-    spec: dict[str, Any] = {"schedulingPolicy": {"gang": {"minCount": count}}, "priority": priority}
+    policy = {"gang": {"minCount": count}} if count else {"basic": {}}
+    spec: dict[str, Any] = {"schedulingPolicy": policy, "priority": priority}
     if topology:
         spec["schedulingConstraints"] = {"topology": [{"key": topology}]}
     return from_tree(
