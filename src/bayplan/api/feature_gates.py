@@ -17,14 +17,20 @@ TOPOLOGY_AWARE: Final = "TopologyAwareWorkloadScheduling"
 WORKLOAD_PREEMPTION: Final = "WorkloadAwarePreemption"
 WORKLOAD_WITH_JOB: Final = "WorkloadWithJob"
 
+COMPOSITE_POD_GROUPS: Final = "CompositePodGroup"
+"""Trees of pod groups, which only 1.37 has."""
+
 WORKLOAD_GATES: Final = {
     GENERIC_WORKLOAD: (),
     GANG_SCHEDULING: (GENERIC_WORKLOAD,),
     TOPOLOGY_AWARE: (GENERIC_WORKLOAD,),
     WORKLOAD_PREEMPTION: (GANG_SCHEDULING,),
     WORKLOAD_WITH_JOB: (GENERIC_WORKLOAD,),
+    COMPOSITE_POD_GROUPS: (GENERIC_WORKLOAD, TOPOLOGY_AWARE),
 }
 """Kubernetes' gates for pod groups that Bayplan follows, with the gates that each needs; all alpha and off in 1.36."""
+NEWER_GATES: Final = frozenset((COMPOSITE_POD_GROUPS,))
+"""Those of them that 1.36 does not know."""
 
 ALL_GATES: Final = frozenset((AFFINITY_DURING_EXECUTION,))
 """Bayplan's own gates."""

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from bayplan.scheduler.binding_cycle import BindingCycle, Failure
 from bayplan.scheduler.cache import Cache
 from bayplan.scheduler.changes import node_changes, object_change, pod_changes
+from bayplan.scheduler.composite_cycle import CompositeCycle, TreeOutcome
 from bayplan.scheduler.configuration.settings import DEFAULT_SCHEDULER_NAME, SchedulerSettings
 from bayplan.scheduler.custom_groups import CustomGroups
 from bayplan.scheduler.cycle import Cycle, RandomChoice, RandomSource
@@ -24,7 +25,7 @@ from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.extenders.protocol import Extender, Questions, unasked
 from bayplan.scheduler.extenders.steps import decision_of
 from bayplan.scheduler.framework.custom_groups import QUEUE
-from bayplan.scheduler.framework.events import Action, ClusterEvent, EventHint
+from bayplan.scheduler.framework.events import COMPOSITE, Action, ClusterEvent, EventHint
 from bayplan.scheduler.framework.extension_points import GroupedQueueSortPlugin, PreEnqueuePlugin
 from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.framework.verdicts import Reject, Status
@@ -38,6 +39,7 @@ from bayplan.scheduler.queued_pod import Clock, QueuedPod
 from bayplan.scheduler.snapshot.catalog import KINDS, object_key
 from bayplan.scheduler.snapshot.custom_groups import GroupQueue
 from bayplan.scheduler.snapshot.gangs import group_key
+from bayplan.scheduler.snapshot.group_trees import CompositeGroup, TreeError
 from bayplan.scheduler.snapshot.pods import PodInfo, is_ended, pod_key
 from bayplan.scheduler.snapshot.snapshot import Snapshot
 
@@ -62,6 +64,8 @@ class Outcome:
     """The plugins' share in binding the pod; None if nothing but the Binding is to be done."""
     group: GroupResult | None = None
     """What became of the pod's gang; with the first of the gang's outcomes."""
+    composites: tuple[GroupResult, ...] = ()
+    """What became of the composite groups above the gang; with the first outcome of their tree."""
     cleared: tuple[PodInfo, ...] = ()
     """Pods that lost their nomination; the service clears `status.nominatedNodeName`."""
 
@@ -155,6 +159,13 @@ class SchedulerCore:
         events = [ClusterEvent("Node", Action.ADD)] if old is None else node_changes(old, new)
         for event in events:
             self.queue.move(event, old, new)
+
+    def put_composite(self, key: str, composite: CompositeGroup | None) -> None:
+        """A composite group (`namespace/name`) is there or has changed; None if it is gone."""
+        before = self.snapshot.catalog.trees.composites.get(key)
+        self.snapshot.catalog.put_composite(key, composite)
+        event = ClusterEvent(COMPOSITE, Action.UPDATE if composite is not None else Action.DELETE)
+        self.queue.move(event, before, composite)
 
     def put_queue(self, name: str, queue: GroupQueue | None) -> None:
         """A queue of custom pod groups is there or has changed; None if it is gone."""
@@ -260,24 +271,56 @@ class SchedulerCore:
     def _decide_gang(
         self, cycle: Cycle, first: QueuedPod, min_count: int, extenders: Sequence[Extender]
     ) -> Questions[Outcome]:
-        """Decide about all pods of a gang that are in the queue."""
+        """Decide about all pods of a gang, or of a tree of gangs, that are in the queue."""
+        key, trees = group_key(first.pod.pod), self.snapshot.catalog.trees
+        gang_cycle = GangCycle(cycle, self.cache, extenders)
+        try:
+            root = trees.root_of(key) if trees.is_child(key) else ""
+            gangs = {leaf: self._taken(cycle, first, leaf) for leaf in (trees.leaves(root) if root else (key,))}
+        except (TreeError, _MixedGangError) as error:
+            return self._not_placeable(cycle, first, str(error))
+        if not root:
+            members, result = yield from gang_cycle.run(gangs[key], min_count)
+            self._take_in(members, result, is_held=_makes_room(result))
+        else:
+            tree = yield from CompositeCycle(
+                gang_cycle, root, {leaf: gang for leaf, gang in gangs.items() if gang}
+            ).run()
+            self._take_in_tree(tree)
+        return self._decided_already.popleft()
+
+    def _taken(self, cycle: Cycle, first: QueuedPod, group: str) -> list[QueuedPod]:
+        """The pods of a group that are in the queue, taken out of it. Raises _MixedGangError."""
         gang: list[QueuedPod] = []
-        for key in self.snapshot.gangs.members(group_key(first.pod.pod)):
+        for key in self.snapshot.gangs.members(group):
             queued = self.queue.get(key)
             if queued is None:
                 continue
             if self.cycle_for(queued.pod) is not cycle:
-                return self._mixed_gang(cycle, first, queued)
+                raise _MixedGangError(first, queued)
             taken = queued if queued is first else self.queue.take(key)
             if taken is not None:
                 gang.append(taken)
-        gang.sort(key=lambda item: (-item.pod.priority, item.first_seen))
-        members, result = yield from GangCycle(cycle, self.cache, extenders).run(gang, min_count)
-        is_held = result.preemption is not None and bool(result.preemption.victims)
+        return sorted(gang, key=lambda item: (-item.pod.priority, item.first_seen))
+
+    def _take_in(
+        self, members: Sequence[Member], result: GroupResult, composites: tuple[GroupResult, ...] = (), *, is_held: bool
+    ) -> None:
+        """Take note of what became of the pods of a gang."""
         for index, member in enumerate(members):
             outcome = self._of_gang(member, is_held=is_held)
-            self._decided_already.append(dataclasses.replace(outcome, group=result) if index == 0 else outcome)
-        return self._decided_already.popleft()
+            if index == 0:
+                outcome = dataclasses.replace(outcome, group=result, composites=composites)
+            self._decided_already.append(outcome)
+
+    def _take_in_tree(self, tree: TreeOutcome) -> None:
+        root, composites = tree.results[0], tuple(result for result in tree.results if result.is_composite)
+        results = {result.key: result for result in tree.results if not result.is_composite}
+        is_held = any(map(_makes_room, tree.results))
+        for key, members in tree.members.items():
+            result = results.get(key) or dataclasses.replace(root, key=key, is_composite=False, preemption=None)
+            self._take_in(members, result, composites, is_held=is_held)
+            composites = ()
 
     def _of_gang(self, member: Member, *, is_held: bool = False) -> Outcome:
         """One pod's outcome in its gang. `is_held`: room is being made for the gang, so it waits for `queue.release`."""
@@ -298,13 +341,8 @@ class SchedulerCore:
             return Outcome(decision, queued)
         return Outcome(decision, queued, cleared=self._unplaced(queued.pod, decision))
 
-    def _mixed_gang(self, cycle: Cycle, first: QueuedPod, other: QueuedPod) -> Outcome:
-        """Pods of one gang that ask for different schedulers can never be placed together."""
-        names = [item.pod.pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME for item in (first, other)]
-        message = (
-            "all pods in a single pod group should have the same .spec.schedulerName set, "
-            f'got: "{names[0]}" and "{names[1]}"'
-        )
+    def _not_placeable(self, cycle: Cycle, first: QueuedPod, message: str) -> Outcome:
+        """The pod's gang cannot be placed as it is."""
         decision = cycle.opened(first.pod)
         decision.refuse(Failure(GANG, Reject(Status.ERROR, (message,)), False))
         return self._of_gang(Member(first, decision))
@@ -407,6 +445,22 @@ class SchedulerCore:
         if cycle is None:
             raise LookupError(f"no profile has schedulerName {pod.spec.scheduler_name!r}")
         return cycle.decide(info, explain=True)
+
+
+class _MixedGangError(Exception):
+    """Pods of one gang ask for different schedulers, which can never be placed together."""
+
+    def __init__(self, first: QueuedPod, other: QueuedPod) -> None:
+        names = [item.pod.pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME for item in (first, other)]
+        super().__init__(
+            "all pods in a single pod group should have the same .spec.schedulerName set, "
+            f'got: "{names[0]}" and "{names[1]}"'
+        )
+
+
+def _makes_room(result: GroupResult) -> bool:
+    """Whether pods are evicted for a group."""
+    return result.preemption is not None and bool(result.preemption.victims)
 
 
 def _on_node(pod: Pod, node_name: str) -> Pod:

@@ -24,7 +24,7 @@ from bayplan.scheduler.extenders.protocol import Extender, Questions
 from bayplan.scheduler.extenders.steps import decision_of
 from bayplan.scheduler.framework.placements import Placements
 from bayplan.scheduler.framework.verdicts import PluginError, Reject, Status
-from bayplan.scheduler.gang_preemption import GangPreemption, GroupPreemption
+from bayplan.scheduler.gang_preemption import GangPreemption, GroupPreemption, priority_of
 from bayplan.scheduler.placement_search import Assignments, PlacementSearch
 from bayplan.scheduler.placement_steps import decision_within
 from bayplan.scheduler.queued_pod import QueuedPod
@@ -46,6 +46,7 @@ PREEMPTING: Final = f"{UNSCHEDULABLE}, pod group is waiting for preemption to co
 NO_PREEMPTION_BY_PLACEMENT: Final = (
     "workload aware preemption is not supported for pod groups with scheduling constraints"
 )
+NO_DOMAIN_WITHIN: Final = "no feasible placements found: the composite group's nodes have none"
 UNSCHEDULABLE_REASON: Final = "Unschedulable"
 SCHEDULER_ERROR: Final = "SchedulerError"
 
@@ -81,6 +82,23 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupAttempt:
+    """What came of placing the pods of a group; those that found a node are assumed there."""
+
+    members: list[Member]
+    cause: str = UNSCHEDULABLE
+    """Why the group is not placed, if it is not."""
+    is_constrained: bool = False
+    rejection: Reject | None = None
+    """Why no pod was tried."""
+
+    @property
+    def error(self) -> str:
+        """What failed, after which no pod was tried."""
+        return self.members[-1].decision.error if self.members else ""
+
+
+@dataclass(frozen=True, slots=True)
 class GroupResult:
     """What became of the group, for its `PodGroupScheduled` condition."""
 
@@ -90,6 +108,8 @@ class GroupResult:
     message: str
     preemption: GroupPreemption | None = None
     """The pods that have to go for the whole group."""
+    is_composite: bool = False
+    """Whether the key is that of a composite group."""
 
     @property
     def outcome(self) -> str:
@@ -116,24 +136,38 @@ class GangCycle:
         If the steps are given up halfway, all is taken back.
         """
         with self.snapshot.sharing_allocations():
-            search = PlacementSearch(self.cycle, gang, min_count)
             try:
-                levels = search.levels()
+                attempt = yield from self.place(gang, min_count)
             except PluginError as error:
                 return self._failed([], gang, str(error))
-            if isinstance(levels, Reject):
-                return self._nowhere(gang, levels)
-            if levels is None:
-                members = yield from self._try_all(gang)
-                members, result = self._judge(members, gang, min_count)
-                return (yield from self._preempt(members, result, gang, min_count))
-            for level in levels:
-                found = yield from self._search(search, level)
-                if found is not None:
-                    return self._judge(found, gang, min_count)
-            members = yield from self._try_all(gang, search.most_promising)
-            members, result = self._judge(members, gang, min_count, search.explanation())
-            return (yield from self._preempt(members, result, gang, min_count, is_constrained=True))
+            if attempt.rejection is not None:
+                return self._nowhere(gang, attempt.rejection)
+            members, result = self._judge(attempt.members, gang, min_count, attempt.cause)
+            return (yield from self._preempt(members, result, gang, min_count, is_constrained=attempt.is_constrained))
+
+    def place(
+        self, gang: Sequence[QueuedPod], min_count: int, within: IntRows | None = None
+    ) -> Questions[GroupAttempt]:
+        """Place the pods of a group where its topology allows, perhaps on some rows only. Raises PluginError.
+
+        Whether that is enough, and what is to be taken back, is for the caller to say.
+        """
+        search = PlacementSearch(self.cycle, gang, min_count)
+        levels = search.levels()
+        if isinstance(levels, Reject):
+            return GroupAttempt([], rejection=levels)
+        if levels is None:
+            return GroupAttempt((yield from self._try_all(gang, within)))
+        if within is not None:
+            levels = tuple(one for level in levels if len((one := level.within(within)).numbers))
+        for level in levels:
+            found = yield from self._search(search, level)
+            if found is not None:
+                return GroupAttempt(found)
+        if not levels:
+            return GroupAttempt([], rejection=Reject(Status.UNSCHEDULABLE, (NO_DOMAIN_WITHIN,)))
+        members = yield from self._try_all(gang, search.most_promising)
+        return GroupAttempt(members, search.explanation(), is_constrained=True)
 
     def _preempt(
         self,
@@ -151,7 +185,12 @@ class GangCycle:
         if not is_constrained:
             needed = max(min_count - self.snapshot.gangs.count_placed(result.key), 1)
             search = GangPreemption(
-                self.cycle, gang, needed, lambda: self._nodes(gang, needed), by_columns=not self._extenders
+                self.cycle,
+                gang,
+                needed,
+                lambda: self._nodes(gang, needed),
+                priority=priority_of(self.snapshot.catalog.pod_groups[result.key], gang),
+                by_columns=not self._extenders,
             )
             found = yield from search.find()
         if isinstance(found, str):
@@ -160,7 +199,7 @@ class GangCycle:
         for member in members:
             plugins.update(member.decision.unschedulable_plugins)
         for member in members:
-            self._refuse(member.decision, PREEMPTING, plugins, found.nodes.get(member.queued.pod.key, ""))
+            self.refuse(member.decision, PREEMPTING, plugins, found.nodes.get(member.queued.pod.key, ""))
         return members, replace(result, message=PREEMPTING, preemption=found)
 
     def _nodes(self, gang: Sequence[QueuedPod], needed: int) -> Questions[dict[str, str] | None]:
@@ -169,7 +208,7 @@ class GangCycle:
         cycles = [member.binding_cycle for member in members if member.binding_cycle is not None]
         nodes = {cycle.pod.key: cycle.node_name for cycle in cycles}
         is_without_victims = not any(member.preempts for member in members)
-        self._undo_all(members)
+        self.undo_all(members)
         return nodes if is_without_victims and len(nodes) >= needed else None
 
     def _search(self, search: PlacementSearch, level: Placements) -> Questions[list[Member] | None]:
@@ -184,7 +223,7 @@ class GangCycle:
             is_done = search.take(Assignments(number, placed))
             if is_done and search.best() == number:
                 return members
-            self._undo_all(members)
+            self.undo_all(members)
             kept[number] = members
             if is_done:
                 break
@@ -204,7 +243,7 @@ class GangCycle:
                 if decision.error:
                     break
         except BaseException:
-            self._undo_all(members)
+            self.undo_all(members)
             raise
         return members
 
@@ -263,7 +302,8 @@ class GangCycle:
             self.snapshot.place(victim, node_name)
         member.removed.clear()
 
-    def _undo_all(self, members: list[Member]) -> None:
+    def undo_all(self, members: Sequence[Member]) -> None:
+        """Take all pods from their nodes again, the last one first."""
         for member in reversed(members):
             if member.binding_cycle is not None:
                 self._undo(member, member.queued.pod)
@@ -277,7 +317,7 @@ class GangCycle:
         for member in reversed(members):
             if member.binding_cycle is not None:
                 self._undo(member, member.queued.pod)
-                self._refuse(member.decision, INCOMPLETE, plugins)
+                self.refuse(member.decision, INCOMPLETE, plugins)
         return members
 
     def _wait_for_victims(self, members: list[Member]) -> list[Member]:
@@ -288,7 +328,7 @@ class GangCycle:
                 node_name = member.binding_cycle.node_name
                 self._undo(member, member.queued.pod)
                 if not preempts:
-                    self._refuse(member.decision, PREEMPTING, {GANG}, node_name)
+                    self.refuse(member.decision, PREEMPTING, {GANG}, node_name)
         return members
 
     def _nowhere(self, gang: Sequence[QueuedPod], reject: Reject) -> tuple[list[Member], GroupResult]:
@@ -297,22 +337,27 @@ class GangCycle:
         members = [Member(queued, self.cycle.opened(queued.pod)) for queued in gang]
         plugins = {plugin.name for plugin in self.cycle.profile.placement_generate}
         for member in members:
-            self._refuse(member.decision, message, plugins)
+            self.refuse(member.decision, message, plugins)
         return members, GroupResult(group_key(gang[0].pod.pod), False, UNSCHEDULABLE_REASON, message)
 
     def _failed(
         self, members: list[Member], gang: Sequence[QueuedPod], message: str
     ) -> tuple[list[Member], GroupResult]:
         """A plugin failed: nobody is scheduled, all are tried again later."""
-        self._undo_all(members)
+        self.undo_all(members)
         whole = f"failed to schedule other pod from a pod group: {message}" if members else message
         members += [Member(queued, self.cycle.opened(queued.pod)) for queued in gang[len(members) :]]
         for member in members:
             if not member.decision.error:
-                member.decision.refuse(Failure(GANG, Reject(Status.ERROR, (whole,)), False))
+                self.fail(member.decision, whole)
         return members, GroupResult(group_key(gang[0].pod.pod), False, SCHEDULER_ERROR, whole)
 
-    def _refuse(self, decision: Decision, message: str, plugins: set[str], nominated: str = "") -> None:
+    def fail(self, decision: Decision, message: str) -> None:
+        """Make a decision one of an error, after which the pod is tried again."""
+        decision.refuse(Failure(GANG, Reject(Status.ERROR, (message,)), False))
+
+    def refuse(self, decision: Decision, message: str, plugins: set[str], nominated: str = "") -> None:
+        """Make a decision one of no node, since its group is not placed."""
         decision.post_filter = None
         failure = Failure(GANG, Reject(Status.UNSCHEDULABLE, (message,)), True, frozenset(plugins), nominated, message)
         decision.refuse(failure)

@@ -29,6 +29,7 @@ from bayplan.scheduler.placement_capacity import FIT
 from bayplan.scheduler.queued_pod import QueuedPod
 from bayplan.scheduler.snapshot.custom_groups import CustomPodGroup
 from bayplan.scheduler.snapshot.gangs import group_key
+from bayplan.scheduler.snapshot.group_trees import NewerPodGroup
 from bayplan.scheduler.snapshot.pods import PodInfo
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class GroupPreemption:
 
     victims: tuple[PodInfo, ...]
     nodes: Nodes
+    pods: tuple[str, ...] = ()
+    """All pods that wait for that (`namespace/name`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +70,34 @@ class Unit:
         return -self.priority, not self.is_grouped, -size, min(start_of(pod) for pod in self.pods)
 
 
+def priority_of(group: PodGroup, gang: Sequence[QueuedPod]) -> int:
+    """The priority by which a group preempts: its own, or of groups that have none the lowest of their pods."""
+    if isinstance(group, CustomPodGroup) or (isinstance(group, NewerPodGroup) and group.spec.priority is None):
+        return min(queued.pod.priority for queued in gang)
+    return group.spec.priority or 0
+
+
 class GangPreemption:
     """The search for one group."""
 
-    def __init__(self, cycle: Cycle, gang: Sequence[QueuedPod], needed: int, place: Place, *, by_columns: bool) -> None:
-        """needed: pods that have to be placed. by_columns: nobody but the plugins has a say in whether pods fit."""
+    def __init__(
+        self,
+        cycle: Cycle,
+        gang: Sequence[QueuedPod],
+        needed: int,
+        place: Place,
+        *,
+        priority: int,
+        by_columns: bool,
+    ) -> None:
+        """needed: pods that have to be placed. priority: whatever has less may go. by_columns: nobody but the plugins has a say in whether pods fit."""
         self._cycle = cycle
         self._snapshot = cycle.snapshot
         self._gang = gang
         self._needed = needed
         self._place = place
-        self._key = group_key(gang[0].pod.pod)
-        self._group: PodGroup = self._snapshot.catalog.pod_groups[self._key]
-        self._priority = self._group.spec.priority or 0
-        if isinstance(self._group, CustomPodGroup):
-            self._priority = min(queued.pod.priority for queued in gang)
+        self._own = {group_key(queued.pod.pod) for queued in gang}
+        self._priority = priority
         self._shapes = Counter(queued.pod.shape for queued in gang)
         self._by_columns = by_columns and not len(cycle.nominator)
         self._everywhere: Placements | None = None
@@ -90,9 +106,13 @@ class GangPreemption:
         """What makes room for the group, or why nothing does. Raises PluginError."""
         if any(queued.pod.pod.spec.preemption_policy == "Never" for queued in self._gang):
             return NEVER
+        groups = self._snapshot.catalog.pod_groups
+        if any(isinstance(one := groups.get(key), NewerPodGroup) and not one.preempts for key in self._own):
+            return NEVER
+        waiting = tuple(queued.pod.key for queued in self._gang)
         nominated = self._nominated()
         if any(self._terminates_for_us(node) for node in nominated.values()):
-            return GroupPreemption((), nominated)
+            return GroupPreemption((), nominated, waiting)
         units = self._units()
         if not units:
             return NO_VICTIMS
@@ -108,7 +128,7 @@ class GangPreemption:
         if nodes is None or not victims:
             return DOES_NOT_FIT
         victims.sort(key=lambda unit: unit.rank)
-        return GroupPreemption(tuple(pod for unit in victims for pod in unit.pods), nodes)
+        return GroupPreemption(tuple(pod for unit in victims for pod in unit.pods), nodes, waiting)
 
     def _nominated(self) -> Nodes:
         nominator = self._cycle.nominator
@@ -124,22 +144,34 @@ class GangPreemption:
         """All that is less important than the group, in the order of the pods."""
         found: list[Unit] = []
         groups: dict[str, list[PodInfo]] = {}
+        priorities: dict[str, int] = {}
         for pod in self._snapshot.pods.values():
             if pod.row < 0:
                 continue
             key = group_key(pod.pod)
-            group = self._snapshot.catalog.pod_groups.get(key) if key else None
-            if key == self._key:
+            if key in self._own:
                 continue
-            if group is not None and group.spec.disruption_mode == "PodGroup":
-                if (group.spec.priority or 0) < self._priority:
-                    groups.setdefault(key, []).append(pod)
+            whole = self._disrupted_with(key) if key else None
+            if whole is not None:
+                priorities[whole[0]] = whole[1]
+                if whole[1] < self._priority:
+                    groups.setdefault(whole[0], []).append(pod)
             elif pod.priority < self._priority:
                 found.append(Unit((pod,), pod.priority, bool(key)))
-        for key, pods in groups.items():
-            priority = self._snapshot.catalog.pod_groups[key].spec.priority or 0
-            found.append(Unit(tuple(pods), priority, True))
+        found += [Unit(tuple(pods), priorities[key], True) for key, pods in groups.items()]
         return found
+
+    def _disrupted_with(self, key: str) -> tuple[str, int] | None:
+        """The group all of which goes if a pod of a pod group does, and its priority; None if pods go one by one."""
+        catalog = self._snapshot.catalog
+        for parent in catalog.trees.above(key):
+            group = catalog.trees.composites[parent].group
+            if group.spec.disruption_mode == "PodGroup":
+                return f"{parent} (composite)", group.spec.priority or 0
+        own = catalog.pod_groups.get(key)
+        if own is None or own.spec.disruption_mode != "PodGroup":
+            return None
+        return key, own.spec.priority or 0
 
     def _in_order(self, units: list[Unit]) -> list[Unit]:
         """The order in which they are put back."""

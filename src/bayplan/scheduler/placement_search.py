@@ -40,13 +40,14 @@ class Assignments:
 class PlacementSearch:
     """The search for one group. `begin` a level, then try `next` and report by `take`, until one of them ends it."""
 
-    def __init__(self, cycle: Cycle, gang: Sequence[QueuedPod], min_count: int) -> None:
+    def __init__(self, cycle: Cycle, gang: Sequence[QueuedPod], min_count: int, placed: int | None = None) -> None:
+        """`placed`: pods that are on nodes already and count; those of the first pod's group if nothing is given."""
         self.gang = gang
         self._cycle = cycle
         self._snapshot = cycle.snapshot
         self._key = group_key(gang[0].pod.pod)
-        self._already = self._snapshot.gangs.count_placed(self._key)
-        """Pods of the group that were on nodes before the search."""
+        self._already = self._snapshot.gangs.count_placed(self._key) if placed is None else placed
+        """Pods that were on nodes before the search."""
         self._needed = max(min_count - self._already, 1)
         self._shapes = Counter(queued.pod.shape for queued in gang)
         self._level: Placements | None = None

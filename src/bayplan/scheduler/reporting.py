@@ -17,6 +17,7 @@ from bayplan.client.transport import SentRequest
 from bayplan.scheduler.binding import Called
 from bayplan.scheduler.configuration.settings import DEFAULT_SCHEDULER_NAME
 from bayplan.scheduler.gang_cycle import GroupResult
+from bayplan.scheduler.snapshot.group_trees import NewerPodGroup
 from bayplan.scheduler.snapshot.pods import pod_key
 from bayplan.support.clock import Clock
 from bayplan.support.timestamps import rfc3339
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 GROUP_SCHEDULED: Final = "PodGroupScheduled"
+INITIALLY_SCHEDULED: Final = "PodGroupInitiallyScheduled"
+"""The same in 1.37."""
+COMPOSITE_SCHEDULED: Final = "CompositePodGroupInitiallyScheduled"
 STATUS_PATCH: Final = "pod_status_patch"
 """The type of call, in metrics, that patches a pod's status."""
 
@@ -44,6 +48,15 @@ def _stays(victim: core_v1.Pod, problem: ApiError | TransportError | None) -> bo
     if code not in (404, 409):
         logger.warning("preempting pod %s/%s: %s", victim.metadata.namespace, victim.metadata.name, problem)
     return code != 404
+
+
+def _condition_of(group: PodGroup, *, is_composite: bool) -> tuple[str, str, str]:
+    """Version and resource of a group, and the type of its condition."""
+    if is_composite:
+        return "v1alpha3", "compositepodgroups", COMPOSITE_SCHEDULED
+    if isinstance(group, NewerPodGroup):
+        return "v1beta1", "podgroups", INITIALLY_SCHEDULED
+    return "v1alpha2", "podgroups", GROUP_SCHEDULED
 
 
 class Preemptor(NamedTuple):
@@ -155,8 +168,9 @@ class Reporter:
         self._recorders[preemptor.scheduler].event(victim, "Normal", "Preempted", message, action="Preempting")
 
     async def group(self, group: PodGroup, result: GroupResult) -> None:
-        """Write a pod group's `PodGroupScheduled` condition; once true it stays true."""
-        known = next((item for item in group.status.conditions if item.type == GROUP_SCHEDULED), None)
+        """Write the condition of a pod group, or composite group, that says whether it is scheduled; once true it stays true."""
+        version, plural, kind = _condition_of(group, is_composite=result.is_composite)
+        known = next((item for item in group.status.conditions if item.type == kind), None)
         status = "True" if result.scheduled else "False"
         if known is not None and (
             known.status == "True" != status
@@ -165,17 +179,17 @@ class Reporter:
             return
         changed = known is None or known.status != status
         condition = meta_v1.Condition(
-            type=GROUP_SCHEDULED,
+            type=kind,
             status=status,
             reason=result.reason,
             message=result.message,
             observed_generation=group.metadata.generation,
             last_transition_time=rfc3339(self._clock.now()) if changed or known is None else known.last_transition_time,
         )
-        others = [item for item in group.status.conditions if item.type != GROUP_SCHEDULED]
+        others = [item for item in group.status.conditions if item.type != kind]
         body = msgspec.json.encode({"status": {"conditions": [*others, condition]}})
         metadata = group.metadata
-        path = f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{metadata.namespace}/podgroups/{metadata.name}/status"
+        path = f"/apis/scheduling.k8s.io/{version}/namespaces/{metadata.namespace}/{plural}/{metadata.name}/status"
         await self._patch(SentRequest("PATCH", path, body, "application/merge-patch+json"), f"pod group {result.key}")
 
     async def patch_status(self, pod: core_v1.Pod, patch: dict[str, Any]) -> None:

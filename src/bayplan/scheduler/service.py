@@ -35,6 +35,7 @@ from bayplan.scheduler.framework.verdicts import ActionError, Status
 from bayplan.scheduler.gang_cycle import GANG, UNSCHEDULABLE_REASON, GroupResult
 from bayplan.scheduler.gang_preemption import GroupPreemption
 from bayplan.scheduler.metrics import SchedulerMetrics
+from bayplan.scheduler.newer_groups import NewerGroups
 from bayplan.scheduler.profile import DEFAULT_BINDER
 from bayplan.scheduler.questions.service import PlacementQuestions
 from bayplan.scheduler.reporting import Preemptor, Reporter
@@ -48,6 +49,7 @@ from bayplan.support.tasks import Supervisor
 
 if TYPE_CHECKING:
     from bayplan.api.types.resource_v1 import ResourceClaim
+    from bayplan.api.types.scheduling_v1alpha2 import PodGroup
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +108,7 @@ class SchedulerService:
         self._custom_groups = CustomGroupFollower(
             self.core, clock, randomness, self._deliver, self.reporter.misunderstood
         )
+        self._newer_groups = NewerGroups(self.core, clock, self._deliver, self.reporter.misunderstood)
         self._making_room = asyncio.Semaphore(_MAKING_ROOM)
         self._work = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -128,6 +131,7 @@ class SchedulerService:
                 await self._find_optional_kinds()
                 for kind in (*KINDS, "Node", "Pod"):
                     self._follow(kind)
+                await self._follow_newer_groups(tasks)
                 await self._follow_custom_groups(tasks)
                 self.informers.start()
                 await self.informers.wait_for_sync()
@@ -202,6 +206,14 @@ class SchedulerService:
         self.metrics.handled(name, self.clock.monotonic() - started)
         self._changed()
 
+    async def _follow_newer_groups(self, tasks: Supervisor) -> None:
+        """Follow the pod groups of Kubernetes 1.37, if the server has not those of 1.36."""
+        if POD_GROUP.kind not in self._absent:
+            return
+        await self._newer_groups.find(self.client, self.informers)
+        if self._newer_groups.are_expected:
+            tasks.spawn("search for pod groups", self._newer_groups.search(self.client, self.informers))
+
     async def _follow_custom_groups(self, tasks: Supervisor) -> None:
         """Follow the pod groups of other schedulers, if a profile has a plugin for them."""
         if not self.core.custom_groups:
@@ -226,9 +238,10 @@ class SchedulerService:
                 self.metrics.group_decided(
                     outcome.group.outcome, outcome.decision.profile, self.clock.monotonic() - started
                 )
-                self._spawn(self._report_group(outcome.group))
-                if outcome.group.preemption is not None and outcome.group.preemption.victims:
-                    self._spawn(self._make_room(outcome.group.key, outcome.group.preemption, outcome.decision.profile))
+                for result in (outcome.group, *outcome.composites):
+                    self._spawn(self._report_group(result))
+                    if result.preemption is not None and result.preemption.victims:
+                        self._spawn(self._make_room(result, result.preemption, outcome.decision.profile))
             if outcome.binding_cycle is not None:
                 self._spawn(self._pass(outcome, outcome.binding_cycle, started))
             elif outcome.decision.scheduled:
@@ -389,17 +402,24 @@ class SchedulerService:
         await self.reporter.not_scheduled(pod, decision.reason, decision.message, decision.nomination)
 
     async def _report_group(self, result: GroupResult) -> None:
-        group = self.core.snapshot.catalog.pod_groups.get(result.key)
+        group = self._group_of(result)
         if isinstance(group, CustomPodGroup):
             self._custom_groups.decided(result)
         elif group is not None:
             await self.reporter.group(group, result)
 
-    async def _make_room(self, key: str, preemption: GroupPreemption, scheduler: str) -> None:
+    def _group_of(self, result: GroupResult) -> PodGroup | None:
+        catalog = self.core.snapshot.catalog
+        if not result.is_composite:
+            return catalog.pod_groups.get(result.key)
+        composite = catalog.trees.composites.get(result.key)
+        return composite.group if composite is not None else None
+
+    async def _make_room(self, result: GroupResult, preemption: GroupPreemption, scheduler: str) -> None:
         """Evict the victims of a group, and let its pods be tried again."""
-        group = self.core.snapshot.catalog.pod_groups.get(key)
+        group = self._group_of(result)
         victims = [pod.key for pod in preemption.victims]
-        members = [pod for pod in self.core.snapshot.gangs.members(key) if pod in self.core.queue]
+        members = [pod for pod in preemption.pods if pod in self.core.queue]
         gone = False
         try:
             async with self._making_room:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import click
 
-from bayplan.api.feature_gates import ALL_GATES, WORKLOAD_GATES, missing_gates
+from bayplan.api.feature_gates import ALL_GATES, NEWER_GATES, WORKLOAD_GATES, missing_gates
 
 _COMPONENTS: Final = ("kube", "bayplan")
 """The components that may stand before a gate, as in `kube:Gate=true`: whose gate it is."""
@@ -30,7 +30,7 @@ class Gate(NamedTuple):
 
 
 _OWN_GATE: Final = Gate("Alpha", False, False)
-"""What Bayplan's own gates are like. AllAlpha does not stand for them."""
+"""What Bayplan's own gates are like, and those of later versions of Kubernetes. AllAlpha does not stand for them."""
 
 
 @functools.cache
@@ -51,6 +51,7 @@ def gates_of(text: str) -> dict[str, bool]:
             raise click.UsageError(f"--feature-gates: component not registered: {component.strip()}")
         name = (rest if colon else name).strip()
         is_own = name in ALL_GATES and (not colon or component.strip() == "bayplan")
+        is_newer = name in NEWER_GATES and (not colon or component.strip() == "kube")
         if not equals:
             raise click.UsageError(f"--feature-gates: missing bool value for {name}")
         setting = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}.get(
@@ -59,7 +60,7 @@ def gates_of(text: str) -> dict[str, bool]:
         if setting is None:
             raise click.UsageError(f"--feature-gates: invalid value of {name}: {value.strip()!r} is not true or false")
         is_kubernetes = not colon or component.strip() == "kube"
-        gate = _OWN_GATE if is_own else known_gates().get(name) if is_kubernetes else None
+        gate = _OWN_GATE if is_own or is_newer else known_gates().get(name) if is_kubernetes else None
         if gate is None:
             raise click.UsageError(f"--feature-gates: unrecognized feature gate: {name}")
         if gate.is_locked and setting != gate.default:

@@ -6,9 +6,12 @@ import enum
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from bayplan.scheduler.snapshot.pods import PodInfo
+
+COMPOSITE: Final = "CompositePodGroup"
+"""The resource of events about composite pod groups."""
 
 
 class Action(enum.Flag):

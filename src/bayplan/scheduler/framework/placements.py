@@ -55,6 +55,12 @@ class Placements:
         counts = np.bincount(self.domain_of + 1, minlength=len(self.names) + 1)[1:]
         return counts.nonzero()[0]
 
+    def within(self, rows: IntRows) -> Placements:
+        """The same sets with no other nodes than some."""
+        domain_of: Ids = np.full_like(self.domain_of, -1)
+        domain_of[rows] = self.domain_of[rows]
+        return Placements(self.label, self.names, domain_of)
+
     def rows_of(self, number: int) -> IntRows:
         """The rows of a set."""
         return np.flatnonzero(self.domain_of == number)

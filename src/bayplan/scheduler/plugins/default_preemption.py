@@ -123,7 +123,10 @@ class DefaultPreemption(PostFilterPlugin):
 
     def _left_to_group(self, pod: PodInfo) -> str:
         """Why room is not made for a pod of a group by itself; empty if it is."""
-        group = self.snapshot.catalog.pod_groups.get(group_key(pod.pod))
+        key = group_key(pod.pod)
+        group = self.snapshot.catalog.pod_groups.get(key)
+        if self.snapshot.catalog.trees.is_child(key):
+            return BY_GROUP
         if TOPOLOGY_AWARE in self.handle.feature_gates and (group is None or is_constrained(group)):
             return NO_GROUP if group is None else BY_PLACEMENT
         return BY_GROUP if WORKLOAD_PREEMPTION in self.handle.feature_gates else ""

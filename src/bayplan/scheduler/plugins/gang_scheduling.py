@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from bayplan.scheduler.framework.events import Action, EventHint
+from bayplan.scheduler.framework.events import COMPOSITE, Action, EventHint
 from bayplan.scheduler.framework.extension_points import PermitPlugin, PreEnqueuePlugin
 from bayplan.scheduler.framework.state import CycleState, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import PluginError, Reject, Status
 from bayplan.scheduler.snapshot.custom_groups import CustomPodGroup
 from bayplan.scheduler.snapshot.gangs import group_key
+from bayplan.scheduler.snapshot.group_trees import TreeError, count_is_enough
 
 if TYPE_CHECKING:
     from bayplan.api.types.scheduling_v1alpha2 import PodGroup
@@ -41,12 +42,26 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin):
         if self.snapshot.gangs.count(key) < minimum(group):
             reason = "waiting for minCount pods from a gang to appear in scheduling queue"
             return Reject(Status.UNRESOLVABLE, (reason,))
-        return None
+        reason = self._tree_is_incomplete(key)
+        return Reject(Status.UNRESOLVABLE, (reason,)) if reason else None
+
+    def _tree_is_incomplete(self, key: str) -> str:
+        """Why the tree of a group may not be tried yet; empty if it may, or there is none."""
+        trees = self.snapshot.catalog.trees
+        if not trees.is_child(key):
+            return ""
+        try:
+            root = trees.root_of(key)
+        except TreeError as error:
+            return str(error)
+        if not trees.is_ready(root, lambda leaf: count_is_enough(self.snapshot.gangs, self._group(leaf), leaf)):
+            return f'waiting for composite pod group "{root.partition("/")[2]}" tree to meet quorum'
+        return ""
 
     def explained(self, pod: PodInfo, rejection: Reject) -> str:
         text, key = super().explained(pod, rejection), group_key(pod.pod)
         group = self._group(key)
-        if group is None:
+        if group is None or self.snapshot.gangs.count(key) >= minimum(group):
             return text
         return f"{text}; {self.snapshot.gangs.count(key)} of the {minimum(group)} pods that are needed exist"
 
@@ -77,18 +92,26 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin):
             EventHint("Pod", Action.ADD, self._completes),
             EventHint("PodGroup", Action.ADD, self._is_its_group),
             EventHint("PodGroup", Action.UPDATE, self._asks_for_less),
+            EventHint(COMPOSITE, Action.UPDATE, self._completes_tree),
         )
 
     def _completes(self, pod: PodInfo, old: Any, new: Any) -> bool:
         """A further pod of the gang came, and there are enough now."""
         key = group_key(pod.pod)
-        return bool(key) and group_key(new) == key and self.pre_enqueue(pod) is None
+        is_near = group_key(new) == key or self.snapshot.catalog.trees.is_child(key)
+        return bool(key) and is_near and self.pre_enqueue(pod) is None
 
     def _is_its_group(self, pod: PodInfo, old: Any, new: Any) -> bool:
-        return group_key(pod.pod) == f"{new.metadata.namespace}/{new.metadata.name}"
+        is_own = group_key(pod.pod) == f"{new.metadata.namespace}/{new.metadata.name}"
+        return is_own or self._completes_tree(pod, old, new)
+
+    def _completes_tree(self, pod: PodInfo, old: Any, new: Any) -> bool:
+        """Another group of the tree came, and the tree is complete now."""
+        return self.snapshot.catalog.trees.is_child(group_key(pod.pod)) and self.pre_enqueue(pod) is None
 
     def _asks_for_less(self, pod: PodInfo, old: Any, new: Any) -> bool:
-        return self._is_its_group(pod, old, new) and minimum(new) < minimum(old)
+        is_own = group_key(pod.pod) == f"{new.metadata.namespace}/{new.metadata.name}"
+        return (is_own and minimum(new) < minimum(old)) or self._completes_tree(pod, old, new)
 
 
 def minimum(group: PodGroup) -> int:

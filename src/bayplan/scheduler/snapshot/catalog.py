@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from bayplan.scheduler.snapshot.custom_groups import GroupQueue
+from bayplan.scheduler.snapshot.group_trees import CompositeGroup, GroupTrees, NewerPodGroup
 from bayplan.scheduler.snapshot.pending_allocations import PendingAllocations
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class Catalog:
         self.device_classes: dict[str, DeviceClass] = {}
         self.pending_allocations = PendingAllocations()
         self.pod_groups: dict[str, PodGroup] = {}
+        self.trees = GroupTrees()
+        """Composite groups over the pod groups."""
         self.queues: dict[str, GroupQueue] | None = None
         """Queues of custom pod groups; None where there are none."""
 
@@ -107,12 +110,17 @@ class Catalog:
                 return
             del self._actual[kind, key]
         table[key] = obj
+        if isinstance(obj, NewerPodGroup):
+            self.trees.put_group(key, obj.parent)
         self._changed(kind)
 
     def remove(self, kind: str, key: str) -> None:
         """Forget an object, if it is known. KeyError for a kind that is not kept here."""
         self._actual.pop((kind, key), None)
-        if getattr(self, KINDS[kind]).pop(key, None) is not None:
+        gone = getattr(self, KINDS[kind]).pop(key, None)
+        if isinstance(gone, NewerPodGroup):
+            self.trees.put_group(key, "")
+        if gone is not None:
             self._changed(kind)
 
     def _changed(self, kind: str) -> None:
@@ -137,6 +145,14 @@ class Catalog:
         """An object as the API server has it, as far as seen; None if it is not known."""
         actual = self._actual.get((kind, key))
         return actual if actual is not None else getattr(self, KINDS[kind]).get(key)
+
+    def put_composite(self, key: str, composite: CompositeGroup | None) -> None:
+        """Keep a composite group; None if it is gone."""
+        if composite is not None:
+            self.trees.put(composite)
+        else:
+            self.trees.remove(key)
+        self.version += 1
 
     def put_queue(self, name: str, queue: GroupQueue | None) -> None:
         """Keep a queue of custom pod groups; None if it is gone."""

@@ -1,0 +1,264 @@
+"""Trees of pod groups: as many groups as their composite groups need, or no pod at all."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from bayplan.api.feature_gates import GANG_SCHEDULING, GENERIC_WORKLOAD, TOPOLOGY_AWARE, WORKLOAD_PREEMPTION
+from bayplan.api.types import meta_v1
+from bayplan.api.types import scheduling_v1alpha2 as scheduling
+from bayplan.scheduler.configuration.settings import load
+from bayplan.scheduler.core import Outcome, SchedulerCore
+from bayplan.scheduler.snapshot.group_trees import CompositeGroup, GroupTrees, NewerPodGroup, TreeError
+from tests.scheduler.objects import node, pod
+from tests.scheduler.test_core import Setup
+from tests.scheduler.test_gangs import member, outcomes, places
+
+GATES = frozenset((GENERIC_WORKLOAD, GANG_SCHEDULING, TOPOLOGY_AWARE))
+RACK = "example.com/rack"
+
+
+def constraints(key: str) -> scheduling.PodGroupSchedulingConstraints | None:
+    return scheduling.PodGroupSchedulingConstraints(topology=(scheduling.TopologyConstraint(key=key),)) if key else None
+
+
+def composite(
+    name: str, need: int, *, parent: str = "", key: str = "", priority: int = 0, mode: str = ""
+) -> CompositeGroup:
+    spec = scheduling.PodGroupSpec(
+        scheduling_constraints=constraints(key), priority=priority, disruption_mode=mode or None
+    )
+    metadata = meta_v1.ObjectMeta(name=name, namespace="default")
+    return CompositeGroup(
+        scheduling.PodGroup(metadata=metadata, spec=spec), f"default/{parent}" if parent else "", need
+    )
+
+
+def leaf(name: str, need: int, parent: str = "", *, key: str = "", priority: int = 0) -> NewerPodGroup:
+    policy = scheduling.PodGroupSchedulingPolicy(gang=scheduling.GangSchedulingPolicy(min_count=need))
+    spec = scheduling.PodGroupSpec(scheduling_policy=policy, scheduling_constraints=constraints(key), priority=priority)
+    metadata = meta_v1.ObjectMeta(name=name, namespace="default")
+    return NewerPodGroup(metadata=metadata, spec=spec, parent=f"default/{parent}" if parent else "")
+
+
+class Trees(Setup):
+    """A core with the gates on, and nodes of one core."""
+
+    def __init__(self, gates: frozenset[str] = GATES) -> None:
+        super().__init__()
+        self.core = SchedulerCore(load(None, gates), self.clock, random.Random(1))
+
+    def nodes(self, count: int, per_rack: int = 2) -> None:
+        for index in range(count):
+            self.see("Node", node(f"n{index}", cpu="1", labels={RACK: f"r{index // per_rack}"}))
+
+    def composite(self, name: str, need: int, **fields: Any) -> None:
+        made = composite(name, need, **fields)
+        self.core.put_composite(made.key, made)
+
+    def group(self, name: str, need: int, parent: str = "", *, pods: int | None = None, **fields: Any) -> None:
+        self.core.handle("PodGroup", None, leaf(name, need, parent, **fields))
+        for index in range(need if pods is None else pods):
+            self.see("Pod", member(f"{name}-{index}", name, cpu="700m", priority=fields.get("priority", 0)))
+
+
+def groups_placed(found: list[Outcome]) -> list[str]:
+    return sorted({name.rpartition("-")[0] for name, place in places(found).items() if place is not None})
+
+
+def results(found: list[Outcome]) -> dict[str, tuple[bool, str]]:
+    told = [one for outcome in found for one in (outcome.group, *outcome.composites) if one is not None]
+    return {one.key.removeprefix("default/"): (one.scheduled, one.message) for one in told}
+
+
+def test_a_tree_is_placed_with_all_its_groups() -> None:
+    setup = Trees()
+    setup.nodes(4)
+    setup.composite("job", 2)
+    setup.group("a", 2, "job")
+    setup.group("b", 2, "job")
+    found = outcomes(setup)
+    assert groups_placed(found) == ["a", "b"]
+    assert results(found) == {"job": (True, ""), "a": (True, ""), "b": (True, "")}
+
+
+def test_a_tree_that_does_not_fit_holds_nothing() -> None:
+    setup = Trees()
+    setup.nodes(3)
+    setup.composite("job", 2)
+    setup.group("a", 2, "job")
+    setup.group("b", 2, "job")
+    found = outcomes(setup)
+    assert groups_placed(found) == []
+    assert results(found) == {
+        "job": (False, "pod group is unschedulable; 1 of the 2 groups that are needed fit"),
+        "a": (False, "pod group is unschedulable; 1 of the 2 groups that are needed fit"),
+        "b": (False, "pod group is unschedulable; 1 of the 2 pods that are needed fit"),
+    }
+    assert not setup.core.snapshot.pods
+
+
+def test_a_parent_does_without_groups_that_it_does_not_need() -> None:
+    setup = Trees()
+    setup.nodes(3)
+    setup.composite("job", 1)
+    setup.group("a", 2, "job")
+    setup.group("b", 2, "job")
+    found = outcomes(setup)
+    assert groups_placed(found) == ["a"]
+    assert results(found)["job"] == (True, "")
+    assert not results(found)["b"][0]
+    setup.see("Node", node("more", cpu="1"))
+    setup.clock.seconds += 10
+    assert groups_placed(outcomes(setup)) == ["b"], "what is left of the tree comes when there is room"
+
+
+def test_the_basic_policy_needs_one_group() -> None:
+    setup = Trees()
+    setup.nodes(2)
+    setup.composite("job", 0)
+    setup.group("a", 3, "job")
+    setup.group("b", 2, "job")
+    assert groups_placed(outcomes(setup)) == ["b"]
+
+
+def test_a_tree_waits_for_its_groups_and_their_pods() -> None:
+    setup = Trees()
+    setup.nodes(6)
+    setup.group("a", 2, "half")
+    assert places(outcomes(setup)) == {}
+    assert gate(setup, "a-0") == 'waiting for composite pod group "half" spec to appear'
+    setup.composite("half", 1, parent="job")
+    assert gate(setup, "a-0") == 'waiting for composite pod group "job" spec to appear'
+    setup.composite("job", 2)
+    assert gate(setup, "a-0") == 'waiting for composite pod group "job" tree to meet quorum'
+    setup.composite("other", 1, parent="job")
+    setup.group("b", 2, "other", pods=1)
+    assert places(outcomes(setup)) == {}
+    setup.see("Pod", member("b-1", "b", cpu="700m"))
+    assert groups_placed(outcomes(setup)) == ["a", "b"]
+
+
+def gate(setup: Trees, name: str) -> str:
+    queued = setup.core.queue.get(f"default/{name}")
+    assert queued is not None
+    decision = setup.core.explain(queued.pod.pod)
+    return decision.gate[1].reasons[0] if decision.gate is not None else ""
+
+
+def test_a_tree_of_too_many_levels_is_not_tried() -> None:
+    setup = Trees()
+    setup.nodes(2)
+    for index in range(4):
+        setup.composite(f"c{index}", 1, parent=f"c{index + 1}")
+    setup.group("a", 1, "c0")
+    assert places(outcomes(setup)) == {}
+    assert gate(setup, "a-0") == 'composite pod group "c3" is in a tree of more than 4 levels'
+
+
+def test_a_cycle_of_parents_ends() -> None:
+    trees = GroupTrees()
+    trees.put(composite("a", 1, parent="b"))
+    trees.put(composite("b", 1, parent="a"))
+    trees.put_group("default/g", "default/a")
+    with pytest.raises(TreeError, match="more than 4 levels"):
+        trees.root_of("default/g")
+    assert trees.above("default/g")
+    assert not trees.is_ready("default/a", lambda key: False)
+    assert list(trees.leaves("default/a"))
+
+
+def test_children_run_within_the_domain_of_their_parent() -> None:
+    """Three cores in r0 and r1 together hold the tree, but only r2 does alone."""
+    setup = Trees()
+    for rack, count in (("r0", 2), ("r1", 2), ("r2", 4)):
+        for index in range(count):
+            setup.see("Node", node(f"{rack}-{index}", cpu="1", labels={RACK: rack}))
+    setup.composite("job", 2, key=RACK)
+    setup.group("a", 2, "job")
+    setup.group("b", 2, "job")
+    found = outcomes(setup)
+    assert groups_placed(found) == ["a", "b"]
+    assert {str(place).partition("-")[0] for place in places(found).values()} == {"r2"}
+
+
+def test_each_child_may_have_a_domain_of_its_own_in_that_of_its_parent() -> None:
+    zone = "example.com/zone"
+    setup = Trees()
+    for index in range(8):
+        labels = {RACK: f"r{index // 2}", zone: f"z{index // 4}"}
+        setup.see("Node", node(f"n{index}", cpu="1", labels=labels))
+    setup.see("Pod", pod("busy", cpu="700m", on="n1"))
+    setup.composite("job", 2, key=zone)
+    setup.group("a", 2, "job", key=RACK)
+    setup.group("b", 2, "job", key=RACK)
+    found = places(outcomes(setup))
+    assert {found["a-0"], found["a-1"]} in ({"n4", "n5"}, {"n6", "n7"})
+    assert {found["b-0"], found["b-1"]} in ({"n4", "n5"}, {"n6", "n7"})
+    assert len(set(found.values())) == 4
+
+
+def test_no_domain_holds_the_tree() -> None:
+    setup = Trees()
+    setup.nodes(6)
+    setup.composite("job", 2, key=RACK)
+    setup.group("a", 2, "job")
+    setup.group("b", 1, "job")
+    found = outcomes(setup)
+    assert groups_placed(found) == []
+    assert (
+        results(found)["job"][1] == "0/3 placements are available, first placement status: pod group is unschedulable"
+    )
+    assert {one.decision.reason for one in found} == {"Unschedulable"}
+
+
+@pytest.mark.parametrize("mode", ["", "PodGroup"])
+def test_room_is_made_for_a_tree_as_a_whole(mode: str) -> None:
+    setup = Trees(GATES | {WORKLOAD_PREEMPTION})
+    setup.nodes(5)
+    setup.composite("low", 1, mode=mode)
+    setup.group("l", 4, "low")
+    assert groups_placed(settled(setup)) == ["l"]
+    setup.composite("job", 2, priority=10)
+    setup.group("a", 2, "job", priority=10)
+    setup.group("b", 1, "job", priority=10)
+    found = outcomes(setup)
+    assert groups_placed(found) == []
+    told = [one for outcome in found for one in outcome.composites]
+    assert told[0].preemption is not None
+    assert len(told[0].preemption.victims) == (4 if mode else 2)
+    assert set(told[0].preemption.nodes) == {"default/a-0", "default/a-1", "default/b-0"}
+    assert {message for _, message in results(found).values()} == {
+        "pod group is unschedulable, pod group is waiting for preemption to complete"
+    }
+    for victim in told[0].preemption.victims:
+        setup.gone("Pod", victim.pod)
+    for key in told[0].preemption.pods:
+        setup.core.queue.release(key)
+    setup.clock.seconds += 1
+    assert groups_placed(outcomes(setup)) == ["a", "b"]
+
+
+def settled(setup: Trees) -> list[Outcome]:
+    """Attempts, whose pods are bound."""
+    found = outcomes(setup)
+    for outcome in found:
+        if outcome.binding_cycle is not None:
+            outcome.binding_cycle.settle()
+            setup.core.bound(outcome.queued.pod)
+            setup.bound(outcome.queued.pod.pod, outcome.decision.node or "")
+    return found
+
+
+def test_a_tree_with_topology_makes_no_room() -> None:
+    setup = Trees(GATES | {WORKLOAD_PREEMPTION})
+    setup.nodes(1)
+    setup.see("Pod", pod("low", cpu="700m", on="n0"))
+    setup.composite("job", 1, priority=10)
+    setup.group("a", 1, "job", priority=10, key=RACK)
+    found = outcomes(setup)
+    assert groups_placed(found) == []
+    assert "workload aware preemption is not supported" in results(found)["job"][1]
