@@ -6,6 +6,8 @@ import random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bayplan.api.feature_gates import GANG_SCHEDULING, GENERIC_WORKLOAD, TOPOLOGY_AWARE, WORKLOAD_PREEMPTION
 from bayplan.api.types import meta_v1
@@ -262,3 +264,60 @@ def test_a_tree_with_topology_makes_no_room() -> None:
     found = outcomes(setup)
     assert groups_placed(found) == []
     assert "workload aware preemption is not supported" in results(found)["job"][1]
+
+
+def test_small_groups_are_tried_first_if_the_first_ones_take_the_room() -> None:
+    setup = Trees()
+    setup.nodes(5)
+    setup.composite("job", 2)
+    for name, size in (("a", 4), ("b", 2), ("c", 2)):
+        setup.group(name, size, "job")
+    assert groups_placed(outcomes(setup)) == ["b", "c"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    cores=st.integers(1, 8),
+    trees=st.lists(
+        st.tuples(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(0, 4), st.integers(1, 5)),
+        min_size=1,
+        max_size=5,
+    ),
+)
+def test_trees_that_compete_hold_no_parts_and_all_that_fit_are_placed(
+    cores: int, trees: list[tuple[list[int], int, int]]
+) -> None:
+    """A tree: the sizes of its groups, how many of them it needs, and how many seconds its pods run."""
+    setup = Trees()
+    setup.nodes(cores)
+    waiting: set[int] = set()
+    for number, (sizes, need, _) in enumerate(trees):
+        setup.composite(f"t{number}", need)
+        for index, size in enumerate(sizes):
+            setup.group(f"t{number}.{index}", size, f"t{number}")
+        if len(sizes) >= need and sum(sorted(sizes)[: max(need, 1)]) <= cores:
+            waiting.add(number)
+    ends: dict[str, float] = {}
+    for _ in range(250):
+        for key in [key for key, end in ends.items() if end <= setup.clock.seconds]:
+            setup.gone("Pod", setup.core.snapshot.pods[key].pod)
+            del ends[key]
+        for outcome in settled(setup):
+            if outcome.decision.node is not None:
+                number = int(outcome.decision.pod.removeprefix("default/t").partition(".")[0])
+                ends[outcome.decision.pod] = setup.clock.seconds + trees[number][2]
+                waiting.discard(number)
+        check_trees(setup, trees)
+        setup.clock.seconds += 1
+        if not waiting:
+            return
+    raise AssertionError(f"never placed: {waiting}")
+
+
+def check_trees(setup: Trees, trees: list[tuple[list[int], int, int]]) -> None:
+    """No group holds a part of itself; the first groups of a tree came together."""
+    for number, (sizes, need, _) in enumerate(trees):
+        counts = [setup.core.snapshot.gangs.count_placed(f"default/t{number}.{index}") for index in range(len(sizes))]
+        assert all(count in (0, size) for count, size in zip(counts, sizes, strict=True)), (number, counts)
+        gone = sum(setup.core.snapshot.gangs.count(f"default/t{number}.{i}") == 0 for i in range(len(sizes)))
+        assert sum(map(bool, counts)) in (0, *range(max(need, 1) - gone, len(sizes) + 1)), (number, counts)

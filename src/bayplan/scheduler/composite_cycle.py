@@ -125,12 +125,24 @@ class CompositeCycle:
         return search
 
     def _children(self, composite: CompositeGroup, within: IntRows | None) -> Questions[Branch]:
+        """Place the children in the order in which they came; if that does not do, those first that need the fewest pods."""
+        children = [(key, self._minimum(key), False) for key in self._trees.groups_in(composite.key)]
+        children += [(key, self._fewest(key), True) for key in self._trees.composites_in(composite.key)]
+        branch = yield from self._in_order(composite, children, within)
+        smallest_first = sorted(children, key=lambda child: child[1])
+        if branch.fits or smallest_first == children or composite.needed >= len(children):
+            return branch
+        other = yield from self._in_order(composite, smallest_first, within)
+        return other if other.fits else branch
+
+    def _in_order(
+        self, composite: CompositeGroup, children: Sequence[tuple[str, int, bool]], within: IntRows | None
+    ) -> Questions[Branch]:
+        """Place children: each with its key, the pods that it needs, and whether it is a composite group."""
         branch = Branch(composite.key, False, is_composite=True)
-        groups, composites = self._trees.groups_in(composite.key), self._trees.composites_in(composite.key)
-        for child in groups:
-            branch.children.append((yield from self._group(child, within)))
-        for child in composites:
-            branch.children.append((yield from self._composite(child, within)))
+        for key, _, is_composite in children:
+            placing = self._composite(key, within) if is_composite else self._group(key, within)
+            branch.children.append((yield from placing))
         fitting = sum(child.fits for child in branch.children)
         branch.fits = fitting >= composite.needed
         if not branch.fits:
