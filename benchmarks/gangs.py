@@ -1,8 +1,9 @@
-"""Pod groups in library mode: the workloads of Kubernetes' scheduler_perf (`podgroup`, `batching`), groups in racks, and room made for a whole group."""
+"""Pod groups in library mode: the workloads of Kubernetes' scheduler_perf (`podgroup`, `cpg`, `batching`), groups in racks, and room made for a whole group."""
 
 from __future__ import annotations
 
 import gc
+import random
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,10 +11,13 @@ from typing import Any, Final
 
 from bayplan.api.codec import from_tree
 from bayplan.api.feature_gates import WORKLOAD_GATES
-from bayplan.api.types import core_v1, scheduling_v1alpha2
+from bayplan.api.types import core_v1, meta_v1, scheduling_v1alpha2
 from bayplan.scheduler import Planner
 from bayplan.scheduler.configuration.settings import load
+from bayplan.scheduler.core import SchedulerCore
 from bayplan.scheduler.queued_pod import QueuedPod
+from bayplan.scheduler.snapshot.group_trees import CompositeGroup, NewerPodGroup
+from bayplan.support.clock import SystemClock
 from benchmarks import workloads
 from benchmarks.figures import Figure
 
@@ -53,6 +57,9 @@ def run(quick: bool) -> Iterator[Figure]:
     nodes = NODES // share
     for one in GROUP_WORKLOADS:
         yield Figure("gangs", f"{one.name}, {nodes:,} nodes", group_workload(one, nodes, share), "pods/s", one.peer)
+    for groups, size in ((1_500 // share, 3), (3, 1_500 // share)):
+        name = f"CPGGangScheduling, {groups:,} trees of two gangs of {size:,}, {nodes:,} nodes"
+        yield Figure("gangs", name, trees(nodes, groups, size), "pods/s")
     for name, cpu, port in (("HostPortConflict", "100m", 80), ("ResourceSaturation", "3", 0)):
         count = BATCHING_NODES // share
         yield Figure("gangs", f"{name}, {count:,} pods on as many nodes", batching(count, cpu, port), "pods/s")
@@ -77,6 +84,38 @@ def group_workload(workload: GroupWorkload, nodes: int, share: int = 1) -> float
     for group, pods in made:
         _place(planner, group, pods)
     return groups * size / (time.perf_counter() - started)
+
+
+def trees(nodes: int, count: int, size: int) -> float:
+    """Pods of 100m per second in trees of two gangs, both of which are needed."""
+    core = SchedulerCore(load(None, frozenset(WORKLOAD_GATES)), SystemClock(), random.Random(1))
+    for index in range(nodes):
+        core.handle("Node", None, _node(index))
+    pods = [pod for index in range(2 * count) for pod in _pods(index, size, "100m")]
+    for index in range(count):
+        metadata = meta_v1.ObjectMeta(name=f"tree-{index}", namespace="default")
+        core.put_composite(
+            f"default/tree-{index}", CompositeGroup(scheduling_v1alpha2.PodGroup(metadata=metadata), "", 2)
+        )
+    for index in range(2 * count):
+        made = _group(index, size)
+        core.handle(
+            "PodGroup", None, NewerPodGroup(metadata=made.metadata, spec=made.spec, parent=f"default/tree-{index // 2}")
+        )
+    gc.collect()
+    started = time.perf_counter()
+    for pod in pods:
+        core.handle("Pod", None, pod)
+    placed = 0
+    while (outcome := core.schedule_one()) is not None:
+        if outcome.binding_cycle is not None:
+            placed += 1
+            outcome.binding_cycle.settle()
+            outcome.binding_cycle.conclude()
+    seconds = time.perf_counter() - started
+    if placed != len(pods):
+        raise RuntimeError(f"{placed} of {len(pods)} pods were placed")
+    return placed / seconds
 
 
 def batching(count: int, cpu: str, port: int) -> float:

@@ -295,3 +295,17 @@ def test_placing_a_gang_that_preempts_tries_it_again_as_a_whole() -> None:
     found = placed(nodes, queue, group("g", 2), pods=low)
     assert [item["attempt"] for item in found] == [1, 1, 2, 2]
     assert sorted(str(item.get("node")) for item in found[2:]) == ["a", "b"]
+
+
+def test_a_pod_that_comes_is_looked_at_once_for_each_gang_that_waits() -> None:
+    """Not once for each pod that waits: gangs of thousands of pods come one pod at a time."""
+    setup = Setup()
+    setup.see("Node", node("a", cpu="100", pods="300"))
+    looks: list[str] = []
+    setup.core.queue.waiting.hinted = lambda plugin, event, answer, seconds: looks.append(event)
+    setup.see("PodGroup", group("other", 2))
+    setup.see("Pod", member("other0", "other"))
+    looks.clear()
+    gang_of(setup, "g", 100)
+    assert looks.count("UnscheduledPodAdd") <= 2 * 100
+    assert len(outcomes(setup)) == 100

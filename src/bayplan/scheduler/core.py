@@ -26,7 +26,7 @@ from bayplan.scheduler.extenders.protocol import Extender, Questions, unasked
 from bayplan.scheduler.extenders.steps import decision_of
 from bayplan.scheduler.framework.custom_groups import QUEUE
 from bayplan.scheduler.framework.events import COMPOSITE, Action, ClusterEvent, EventHint
-from bayplan.scheduler.framework.extension_points import GroupedQueueSortPlugin, PreEnqueuePlugin
+from bayplan.scheduler.framework.extension_points import GroupedQueueSortPlugin, Plugin, PreEnqueuePlugin
 from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.framework.verdicts import Reject, Status
 from bayplan.scheduler.framework.waiting import WaitingPods
@@ -42,6 +42,7 @@ from bayplan.scheduler.snapshot.gangs import group_key
 from bayplan.scheduler.snapshot.group_trees import CompositeGroup, TreeError
 from bayplan.scheduler.snapshot.pods import PodInfo, is_ended, pod_key
 from bayplan.scheduler.snapshot.snapshot import Snapshot
+from bayplan.scheduler.waiting_pods import Company
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Node, Pod
@@ -99,6 +100,7 @@ class SchedulerCore:
             settings.pod_initial_backoff_seconds,
             settings.pod_max_backoff_seconds,
             groups=sorter if isinstance(sorter, GroupedQueueSortPlugin) else None,
+            companies=self._companies(),
             asked_again=self._asked_again,
         )
 
@@ -112,6 +114,11 @@ class SchedulerCore:
         return {
             name: plugin.events() for cycle in self.cycles.values() for name, plugin in cycle.profile.plugins.items()
         }
+
+    def _companies(self) -> dict[str, Company]:
+        """The plugins that say which pods wait together."""
+        plugins = (item for cycle in self.cycles.values() for item in cycle.profile.plugins.items())
+        return {name: plugin.waits_with for name, plugin in plugins if type(plugin).waits_with is not Plugin.waits_with}
 
     def _gated_by(self, pod: PodInfo) -> str | None:
         cycle = self.cycle_for(pod)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from bayplan.scheduler.snapshot.pods import PodInfo
-from bayplan.scheduler.snapshot.shape import PodShape
 
 ACTIVE: Final = "active"
 BACKOFF: Final = "backoff"
@@ -39,8 +39,8 @@ class QueuedPod:
     """When its back-off is over."""
     stamp: int = 0
     """Tells whether a heap entry is still about this state of the pod."""
-    waits_as: PodShape | None = None
-    """The shape under which it is among the waiting."""
+    waits_as: tuple[Hashable, ...] = ()
+    """Where it is among the waiting, per plugin of `rejected_by`."""
     held: bool = False
     """It is unschedulable, but room is being made for it: events that may help it count when that is done."""
     helped: str = ""

@@ -1,32 +1,43 @@
 """Which pods wait for which event.
 
-Waiting pods are indexed by the plugins that rejected them and by their shape, and events by the plugins that care: an
-event which no rejecting plugin cares for costs nothing, and most others one look per shape, however many pods wait.
+Waiting pods are indexed by the plugins that rejected them and by their shape (and group, where a plugin says so), and
+events by the plugins that care: an event which no rejecting plugin cares for costs nothing, and most others one look per
+shape, however many pods wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 from bayplan.scheduler.framework.events import ClusterEvent, EventHint
 from bayplan.scheduler.queued_pod import Clock, QueuedPod
-from bayplan.scheduler.snapshot.shape import PodShape
+from bayplan.scheduler.snapshot.pods import PodInfo
 
 Hinted = Callable[[str, str, bool, float], None]
 """(plugin, event, whether it may help, seconds that the look took)"""
+
+Company = Callable[[PodInfo], Hashable]
+"""See `Plugin.waits_with`."""
 
 
 class Waiting:
     """The pods that plugins rejected. `hints`: plugin -> the events that may help what it rejected; without hints any may."""
 
-    def __init__(self, clock: Clock, hints: Mapping[str, Iterable[EventHint]]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        hints: Mapping[str, Iterable[EventHint]],
+        companies: Mapping[str, Company] | None = None,
+    ) -> None:
+        """companies: plugin -> with which pods of the same shape a pod waits, where these are not all."""
         self.hinted: Hinted | None = None
         """Told what a plugin's hints said; None if nobody wants to know."""
         self._clock = clock
         self._hints = {plugin: tuple(found) for plugin, found in hints.items()}
-        self._pods: dict[str, dict[PodShape, dict[str, QueuedPod]]] = {}
-        """Plugin -> shape -> key -> pod that the plugin rejected."""
+        self._companies = companies or {}
+        self._pods: dict[str, dict[Hashable, dict[str, QueuedPod]]] = {}
+        """Plugin -> shape, perhaps with company -> key -> pod that the plugin rejected."""
 
     def rejected_by(self, plugin: str) -> Iterator[QueuedPod]:
         """The pods that a plugin rejected."""
@@ -35,22 +46,26 @@ class Waiting:
 
     def add(self, queued: QueuedPod) -> None:
         """A pod waits for what helps the plugins that rejected it."""
-        shape = queued.waits_as = queued.pod.shape
-        for plugin in queued.rejected_by:
-            self._pods.setdefault(plugin, {}).setdefault(shape, {})[queued.pod.key] = queued
+        queued.waits_as = tuple(self._place_of(plugin, queued.pod) for plugin in queued.rejected_by)
+        for plugin, place in zip(queued.rejected_by, queued.waits_as, strict=True):
+            self._pods.setdefault(plugin, {}).setdefault(place, {})[queued.pod.key] = queued
+
+    def _place_of(self, plugin: str, pod: PodInfo) -> Hashable:
+        company = self._companies.get(plugin)
+        return pod.shape if company is None else (pod.shape, company(pod))
 
     def discard(self, queued: QueuedPod) -> None:
         """A pod waits no more, if it did."""
-        shape, queued.waits_as = queued.waits_as, None
-        if shape is None:
+        places, queued.waits_as = queued.waits_as, ()
+        if not places:
             return
-        for plugin in queued.rejected_by:
-            shapes = self._pods[plugin]
-            pods = shapes[shape]
+        for plugin, place in zip(queued.rejected_by, places, strict=True):
+            known = self._pods[plugin]
+            pods = known[place]
             del pods[queued.pod.key]
             if not pods:
-                del shapes[shape]
-                if not shapes:
+                del known[place]
+                if not known:
                     del self._pods[plugin]
 
     def helped(self, event: ClusterEvent, old: Any, new: Any) -> Iterator[tuple[QueuedPod, bool]]:
@@ -83,7 +98,7 @@ class Waiting:
         old: Any,
         new: Any,
     ) -> list[QueuedPod]:
-        """Those of some pods of one shape that an event may help."""
+        """Those of some pods that wait together that an event may help."""
         if all(hint.per_shape or hint.hint is None for hint in hints):
             first = next(iter(pods.values()))
             return list(pods.values()) if self._may_help(plugin, hints, first, event, old, new) else []

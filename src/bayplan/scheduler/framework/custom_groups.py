@@ -7,7 +7,7 @@ all. What the group has besides (`minResources`, a queue) keeps its pods out of 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -211,12 +211,15 @@ class CustomGroupsPlugin(PreEnqueuePlugin):
         column = snapshot.resources.find(resource)
         return 0 if column is None else int(snapshot.free[column, rows][snapshot.alive[rows]].clip(0).sum())
 
+    def waits_with(self, pod: PodInfo) -> Hashable:
+        return group_key(pod.pod)
+
     def events(self) -> tuple[EventHint, ...]:
         return (
-            EventHint("Node", Action.ADD | Action.NODE_ALLOCATABLE, self._may_be_tried),
-            EventHint("Pod", Action.DELETE | Action.POD_SCALE_DOWN, self._may_be_tried),
-            EventHint("PodGroup", Action.ADD | Action.UPDATE, self._may_be_tried),
-            EventHint(QUEUE, Action.ADD | Action.UPDATE | Action.DELETE, self._may_be_tried),
+            EventHint("Node", Action.ADD | Action.NODE_ALLOCATABLE, self._may_be_tried, per_shape=True),
+            EventHint("Pod", Action.DELETE | Action.POD_SCALE_DOWN, self._may_be_tried, per_shape=True),
+            EventHint("PodGroup", Action.ADD | Action.UPDATE, self._may_be_tried, per_shape=True),
+            EventHint(QUEUE, Action.ADD | Action.UPDATE | Action.DELETE, self._may_be_tried, per_shape=True),
         )
 
     def _may_be_tried(self, pod: PodInfo, old: Any, new: Any) -> bool:

@@ -73,6 +73,13 @@ class Plugin:
         """Which cluster events may help a pod that this plugin rejected. None given: any event may."""
         return ()
 
+    def waits_with(self, pod: PodInfo) -> Hashable:
+        """Which pods of the same shape a pod waits with, for plugins by whose hints not all of them are helped alike.
+
+        Hints that are `per_shape` are asked about one pod of those that wait together.
+        """
+        return None
+
     def reads(self, pod: PodShape) -> Hashable | None:
         """All of a pod that PreFilter, and (with `Scope.NODE`) Filter, PreScore and Score, look at besides nodes and objects of the catalog.
 

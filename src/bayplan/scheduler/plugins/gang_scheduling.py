@@ -6,6 +6,7 @@ Permit each waits until `minCount` are placed, and the last one lets the others 
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Final
 
 from bayplan.scheduler.framework.events import COMPOSITE, Action, EventHint
@@ -86,27 +87,32 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin):
 
     # Hints
 
+    def waits_with(self, pod: PodInfo) -> Hashable:
+        return group_key(pod.pod)
+
     def events(self) -> tuple[EventHint, ...]:
         return (
-            EventHint("UnscheduledPod", Action.ADD, self._completes),
-            EventHint("Pod", Action.ADD, self._completes),
-            EventHint("PodGroup", Action.ADD, self._is_its_group),
-            EventHint("PodGroup", Action.UPDATE, self._asks_for_less),
-            EventHint(COMPOSITE, Action.UPDATE, self._completes_tree),
+            EventHint("UnscheduledPod", Action.ADD, self._completes, per_shape=True),
+            EventHint("Pod", Action.ADD, self._completes, per_shape=True),
+            EventHint("PodGroup", Action.ADD, self._is_its_group, per_shape=True),
+            EventHint("PodGroup", Action.UPDATE, self._asks_for_less, per_shape=True),
+            EventHint(COMPOSITE, Action.UPDATE, self._completes_tree, per_shape=True),
         )
 
     def _completes(self, pod: PodInfo, old: Any, new: Any) -> bool:
         """A further pod of the gang came, and there are enough now."""
         key = group_key(pod.pod)
-        is_near = group_key(new) == key or self.snapshot.catalog.trees.is_child(key)
+        other = group_key(new)
+        is_near = other == key or self.snapshot.catalog.trees.is_beside(key, other)
         return bool(key) and is_near and self.pre_enqueue(pod) is None
 
     def _is_its_group(self, pod: PodInfo, old: Any, new: Any) -> bool:
-        is_own = group_key(pod.pod) == f"{new.metadata.namespace}/{new.metadata.name}"
-        return is_own or self._completes_tree(pod, old, new)
+        key, changed = group_key(pod.pod), f"{new.metadata.namespace}/{new.metadata.name}"
+        is_near = self.snapshot.catalog.trees.is_beside(key, changed)
+        return key == changed or (is_near and self._completes_tree(pod, old, new))
 
     def _completes_tree(self, pod: PodInfo, old: Any, new: Any) -> bool:
-        """Another group of the tree came, and the tree is complete now."""
+        """The tree is complete now."""
         return self.snapshot.catalog.trees.is_child(group_key(pod.pod)) and self.pre_enqueue(pod) is None
 
     def _asks_for_less(self, pod: PodInfo, old: Any, new: Any) -> bool:

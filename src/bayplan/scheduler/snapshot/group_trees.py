@@ -106,6 +106,11 @@ class GroupTrees:
             key = composite.parent
         return ""
 
+    def is_beside(self, group: str, other: str) -> bool:
+        """Whether two pod groups are in one tree, as far as it is known."""
+        above = self.above(group)
+        return bool(above) and self.above(other)[:1] == above[:1]
+
     def above(self, group: str) -> list[str]:
         """The composite groups above a pod group that are there, the topmost first."""
         found: list[str] = []
