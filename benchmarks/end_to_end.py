@@ -56,11 +56,13 @@ def _figure(mode: str, workload: Workload, share: int, rate: float) -> Figure:
 
 
 @contextlib.contextmanager
-def up_cluster() -> Iterator[load.Target]:
-    """`bayplan up` without nodes."""
+def up_cluster(*options: str) -> Iterator[load.Target]:
+    """`bayplan up` without nodes, with more options."""
     with tempfile.TemporaryDirectory() as directory:
         kubeconfig = Path(directory, "kubeconfig")
-        with running("up", "--data-dir", directory, "--port", "0", "--nodes", "0", "--kubeconfig", str(kubeconfig)):
+        with running(
+            "up", "--data-dir", directory, "--port", "0", "--nodes", "0", "--kubeconfig", str(kubeconfig), *options
+        ):
             yield load.Target(kubeconfig)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import random
 import time
@@ -9,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bayplan.api.codec import from_tree
-from bayplan.api.feature_gates import WORKLOAD_GATES
+from bayplan.api.codec import encode, from_tree
+from bayplan.api.feature_gates import GANG_SCHEDULING, GENERIC_WORKLOAD, TOPOLOGY_AWARE, WORKLOAD_GATES
 from bayplan.api.types import core_v1, meta_v1, scheduling_v1alpha2
 from bayplan.scheduler import Planner
 from bayplan.scheduler.configuration.settings import load
@@ -18,7 +19,8 @@ from bayplan.scheduler.core import SchedulerCore
 from bayplan.scheduler.queued_pod import QueuedPod
 from bayplan.scheduler.snapshot.group_trees import CompositeGroup, NewerPodGroup
 from bayplan.support.clock import SystemClock
-from benchmarks import workloads
+from benchmarks import end_to_end, workloads
+from benchmarks import load as requests
 from benchmarks.figures import Figure
 
 NODES: Final = 5_000
@@ -69,6 +71,33 @@ def run(quick: bool) -> Iterator[Figure]:
     pods = 50_000 // share
     yield Figure("gangs", f"{pods:,} pods in 10 gangs, {nodes:,} nodes", large(nodes, pods, 10), "s")
     yield Figure("gangs", f"room for a gang of {nodes // 50}, {nodes:,} nodes full", room(nodes, nodes // 50), "s")
+
+
+def run_up(quick: bool) -> Iterator[Figure]:
+    """Groups of 4 end to end, within one zone of 20 nodes and anywhere: `bayplan up`, as users start it."""
+    share = 10 if quick else 1
+    nodes, groups = NODES // share, 2_000 // share
+    for name, key in (("in zones of 20", workloads.ZONE), ("anywhere", "")):
+        gates = ",".join(f"{gate}=true" for gate in (GENERIC_WORKLOAD, GANG_SCHEDULING, TOPOLOGY_AWARE))
+        runtime = "--apiserver-flag=--runtime-config=scheduling.k8s.io/v1alpha2=true"
+        with end_to_end.up_cluster(runtime, "--feature-gates", gates) as target:
+            rate = asyncio.run(_bound_rate(target, nodes, groups, key))
+        yield Figure("gangs-up", f"groups of 4 {name}, {nodes:,} nodes", rate, "pods/s", "104-630" if key else "")
+
+
+async def _bound_rate(target: requests.Target, nodes: int, groups: int, key: str) -> float:
+    """Pods bound per second, from the first create to the last binding; their groups are there before."""
+    await end_to_end.create_nodes(target, nodes, nodes // RACK_SIZE)
+    path = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
+    made = [target.request("POST", path, encode(_group(index, 4, key))) for index in range(groups)]
+    await requests.run(target, iter(made), 32)
+    pods = []
+    for index in range(4 * groups):
+        tree = workloads.sized(index, "gang", "900m")
+        del tree["spec"]["priority"]
+        tree["spec"]["schedulingGroup"] = {"podGroupName": f"gang-{index // 4}"}
+        pods.append(tree)
+    return await end_to_end.bound_rate(target, pods)
 
 
 def group_workload(workload: GroupWorkload, nodes: int, share: int = 1) -> float:

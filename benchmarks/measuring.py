@@ -31,6 +31,7 @@ BENCHMARKS: dict[str, Callable[[bool], Iterator[Figure]]] = {
     "start-up": startup.run,
     "library": library.run,
     "gangs": gangs.run,
+    "gangs-up": gangs.run_up,
     "api-server": api_server.run,
     "server-group": server_group.run,
     "updates": updates.run,
