@@ -3,7 +3,8 @@
     metrics.k8s.io ─▶ `vpa_rules.Usage` per container ─▶ recommendation ─▶ annotation of the workload
                                                                         ─▶ pods/resize, or eviction, as the annotation says
 
-New pods get the recommendation as soon as they are seen (upstream does that at admission). Samples are kept in memory, so that bounds are wide again after a
+An autoscaler of upstream's kind does the same, where its custom resource is installed (`vpa_objects`): then the recommendation goes to its status. New
+pods get the recommendation as soon as they are seen (upstream does that at admission). Samples are kept in memory, so that bounds are wide again after a
 restart. See `vpa_annotations` for what users write.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.errors import ApiError
 from bayplan.api.selectors import LabelSelector, compile_selector
 from bayplan.api.types import apps_v1, core_v1
@@ -29,6 +31,8 @@ from bayplan.controllers.autoscaling.vpa_annotations import (
     policies_of,
     render,
 )
+from bayplan.controllers.autoscaling.vpa_autoscalers import Autoscalers
+from bayplan.controllers.autoscaling.vpa_objects import LEAST_REPLICAS, AutoscalerError, autoscaler_of, status_of
 from bayplan.controllers.autoscaling.vpa_rules import (
     CPU,
     MEMORY,
@@ -47,7 +51,7 @@ from bayplan.controllers.base import Controller, condition_of, index_by_namespac
 from bayplan.controllers.pods import is_active, is_ready
 from bayplan.informers import Informer
 from bayplan.informers.cache import key_of
-from bayplan.support.timestamps import parse_rfc3339
+from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 _WORKLOADS: tuple[type[Any], ...] = (apps_v1.Deployment, apps_v1.StatefulSet, apps_v1.DaemonSet)
 _DEFERRED_PATIENCE, _PROGRESS_PATIENCE = 300.0, 3600.0
@@ -70,13 +74,23 @@ class _Watched:
 
 
 @dataclass(frozen=True, slots=True)
+class _Request:
+    """How a workload is to be scaled, by its annotations or an autoscaler."""
+
+    mode: str
+    policies: dict[str, Policy]
+    least_replicas: int = LEAST_REPLICAS
+    problem: str = ""
+    """Why it cannot be understood."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Task:
     """One look at a workload."""
 
     workload: Any
-    mode: str
+    request: _Request
     pods: list[core_v1.Pod]
-    policies: dict[str, Policy]
     recommendations: list[Recommendation]
 
 
@@ -97,11 +111,13 @@ class VerticalAutoscalerController(Controller):
         self.pods.on_change(add=self._pod_added)
         self.metrics = MetricsReader(self.client)
         self._watched: dict[str, _Watched] = {}
+        self._autoscalers = Autoscalers(self.context.informers, self._workloads, self.queue.add)
 
     def _follow(self, kind: str, informer: Informer[Any]) -> None:
         def touch(obj: Any) -> None:
-            if obj.metadata.annotations.get(MODE):
-                self.queue.add(f"{kind}/{key_of(obj)}")
+            key = f"{kind}/{key_of(obj)}"
+            if obj.metadata.annotations.get(MODE) or key in self._autoscalers:
+                self.queue.add(key)
 
         def change(old: Any, new: Any) -> None:
             if (old.spec, _asked(old)) != (new.spec, _asked(new)):
@@ -122,23 +138,27 @@ class VerticalAutoscalerController(Controller):
 
     def _workload(self, key: str) -> Any | None:
         kind, _, rest = key.partition("/")
-        return self._workloads[kind].cache.by_key(rest)
+        return self._workloads[kind].cache.by_key(rest) if kind in self._workloads else None
 
     async def reconcile(self, key: str) -> None:
-        workload = self._workload(key)
-        if workload is None or not workload.metadata.annotations.get(MODE):
+        workload, autoscaler = self._workload(key), self._autoscalers.of(key)
+        if workload is None or not (autoscaler is not None or workload.metadata.annotations.get(MODE)):
             self._watched.pop(key, None)
+            if autoscaler is not None:
+                await self._write_status(
+                    autoscaler, [], self._autoscalers.why_no_target(autoscaler, key), has_pods=False
+                )
             return
         watched = self._watched.setdefault(key, _Watched())
-        watched.problem, said = "", watched.problem
-        try:
-            mode = mode_of(workload.metadata.annotations)
-            names = [one.name for one in workload.spec.template.spec.containers]
-            policies = policies_of(workload.metadata.annotations, names)
-        except AnnotationError as error:
-            watched.problem = str(error)
-            if said != watched.problem:
-                self.recorder.event(workload, "Warning", "InvalidVerticalAutoscaling", str(error))
+        names = [one.name for one in workload.spec.template.spec.containers]
+        request = _request_of(workload, autoscaler, names)
+        watched.problem, said = request.problem, watched.problem
+        if request.problem:
+            if said != request.problem:
+                about = workload if autoscaler is None else autoscaler
+                self.recorder.event(about, "Warning", "InvalidVerticalAutoscaling", request.problem)
+            if autoscaler is not None:
+                await self._write_status(autoscaler, [], request.problem, has_pods=True)
             return
         selector, namespace = _selector(workload), workload.metadata.namespace
         found = self.pods.cache.by_index("namespace", namespace)
@@ -155,10 +175,35 @@ class VerticalAutoscalerController(Controller):
             watched.sampled = now
             await self._sample(watched, namespace, selector, pods)
         self.queue.add_after(key, max(watched.sampled + interval - now, 0.001))
-        recommendations = recommend(watched.usages, policies)
-        await self._write(workload, recommendations)
-        if mode != OFF and recommendations:
-            await self._update(watched.seen, _Task(workload, mode, pods, policies, recommendations))
+        recommendations = recommend(watched.usages, request.policies)
+        if autoscaler is None:
+            await self._write(workload, recommendations)
+        else:
+            await self._write_status(autoscaler, recommendations, "", has_pods=bool(pods))
+        if request.mode != OFF and recommendations:
+            await self._update(watched.seen, _Task(workload, request, pods, recommendations))
+
+    async def _write_status(
+        self, autoscaler: CustomObject, recommendations: list[Recommendation], problem: str, *, has_pods: bool
+    ) -> None:
+        """Write an autoscaler's status, if it is new."""
+        before = autoscaler.content.get("status") or {}
+        now = rfc3339(self.clock.now())
+        status = status_of(before, recommendations, problem=problem, has_pods=has_pods, now=now)
+        if status == before:
+            return
+        metadata = autoscaler.metadata
+        try:
+            await self.client.patch(
+                type(autoscaler),
+                metadata.name,
+                metadata.namespace,
+                {"metadata": {"uid": metadata.uid}, "status": status},
+                subresource="status" if self._autoscalers.has_status else "",
+            )
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
 
     async def _sample(
         self, watched: _Watched, namespace: str, selector: LabelSelector, pods: list[core_v1.Pod]
@@ -227,11 +272,12 @@ class VerticalAutoscalerController(Controller):
                 seen.add(pod.metadata.uid)
                 await self._resize(pod, task)
                 continue
-            if task.mode == INITIAL or not self._is_due(pod, task, now):
+            if task.request.mode == INITIAL or not self._is_due(pod, task, now):
                 continue
-            if task.mode == IN_PLACE and not _is_stuck(pod, now) and await self._resize(pod, task):
+            if task.request.mode == IN_PLACE and not _is_stuck(pod, now) and await self._resize(pod, task):
                 continue
-            if task.mode in (RECREATE, IN_PLACE) and may_evict(configured, running, evicted):
+            may_go = may_evict(configured, running, evicted, task.request.least_replicas)
+            if task.request.mode in (RECREATE, IN_PLACE) and may_go:
                 evicted += await self._evict(pod)
 
     def _is_due(self, pod: core_v1.Pod, task: _Task, now: float) -> bool:
@@ -256,7 +302,7 @@ class VerticalAutoscalerController(Controller):
             container = containers.get(one.container)
             if container is None:
                 continue
-            wanted = resized(container, one, task.policies.get(one.container, Policy()))
+            wanted = resized(container, one, task.request.policies.get(one.container, Policy()))
             if wanted is not None:
                 resources = {"requests": wanted.requests, "limits": wanted.limits}
                 changes.append({"name": one.container, "resources": resources})
@@ -290,6 +336,18 @@ class VerticalAutoscalerController(Controller):
         text = "Pod was evicted by VPA Updater to apply resource recommendation."
         self.recorder.event(pod, "Normal", "EvictedByVPA", text)
         return True
+
+
+def _request_of(workload: Any, autoscaler: CustomObject | None, containers: list[str]) -> _Request:
+    """How a workload is to be scaled."""
+    try:
+        if autoscaler is not None:
+            asked = autoscaler_of(autoscaler.content)
+            return _Request(asked.mode, asked.of(containers), asked.least_replicas)
+        annotations = workload.metadata.annotations
+        return _Request(mode_of(annotations), policies_of(annotations, containers))
+    except (AnnotationError, AutoscalerError) as error:
+        return _Request(OFF, {}, problem=str(error))
 
 
 def _asked(workload: Any) -> dict[str, str]:

@@ -260,6 +260,8 @@ def resized(container: core_v1.Container, one: Recommendation, policy: Policy) -
     return core_v1.ResourceRequirements(requests=requests, limits=limits, claims=container.resources.claims)
 
 
-def may_evict(configured: int, running: int, evicted: int) -> bool:
-    """Whether one more pod of a workload may go: at most half of them at once, and none of those that have fewer than two."""
-    return configured >= 2 and running - evicted > configured - int(configured * 0.5)
+def may_evict(configured: int, running: int, evicted: int, least: int = 2) -> bool:
+    """Whether one more pod of a workload may go: at most half of them at once (but one), and none if it has fewer than `least`."""
+    if configured == least == 1:
+        return running == 1 and not evicted
+    return configured >= least and running - evicted > configured - int(configured * 0.5)
