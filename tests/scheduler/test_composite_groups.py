@@ -14,6 +14,8 @@ from bayplan.api.types import meta_v1
 from bayplan.api.types import scheduling_v1alpha2 as scheduling
 from bayplan.scheduler.configuration.settings import load
 from bayplan.scheduler.core import Outcome, SchedulerCore
+from bayplan.scheduler.framework.verdicts import PluginError
+from bayplan.scheduler.gang_cycle import GangCycle
 from bayplan.scheduler.snapshot.group_trees import CompositeGroup, GroupTrees, NewerPodGroup, TreeError
 from tests.scheduler.objects import node, pod
 from tests.scheduler.test_core import Setup
@@ -321,3 +323,29 @@ def check_trees(setup: Trees, trees: list[tuple[list[int], int, int]]) -> None:
         assert all(count in (0, size) for count, size in zip(counts, sizes, strict=True)), (number, counts)
         gone = sum(setup.core.snapshot.gangs.count(f"default/t{number}.{i}") == 0 for i in range(len(sizes)))
         assert sum(map(bool, counts)) in (0, *range(max(need, 1) - gone, len(sizes) + 1)), (number, counts)
+
+
+def test_a_plugin_that_fails_for_one_group_leaves_nothing_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = Trees()
+    setup.nodes(4)
+    setup.composite("job", 2)
+    setup.group("a", 2, "job")
+    setup.group("b", 2, "job")
+    place = GangCycle.place
+
+    def fail(cycle: GangCycle, gang: Any, *others: Any) -> Any:
+        if gang[0].pod.key == "default/b-0":
+            raise PluginError("Broken", "so it is")
+        return place(cycle, gang, *others)
+
+    monkeypatch.setattr(GangCycle, "place", fail)
+    first = setup.core.schedule_one()
+    assert first is not None
+    assert first.decision.error == "so it is"
+    assert not setup.core.snapshot.pods
+    assert not setup.core.cache
+    assert [(one.key, one.reason) for one in first.composites] == [("default/job", "SchedulerError")]
+    monkeypatch.undo()
+    outcomes(setup)
+    setup.clock.seconds += 5
+    assert groups_placed(outcomes(setup)) == ["a", "b"]

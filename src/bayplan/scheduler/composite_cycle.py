@@ -80,7 +80,7 @@ class CompositeCycle:
                 preemption = None if branch.fits else (yield from self._preemption())
             except PluginError as error:
                 return self._failed(str(error))
-        return self._told(branch, preemption)
+        return self._outcome(branch, preemption)
 
     # Placing
 
@@ -140,9 +140,13 @@ class CompositeCycle:
     ) -> Questions[Branch]:
         """Place children: each with its key, the pods that it needs, and whether it is a composite group."""
         branch = Branch(composite.key, False, is_composite=True)
-        for key, _, is_composite in children:
-            placing = self._composite(key, within) if is_composite else self._group(key, within)
-            branch.children.append((yield from placing))
+        try:
+            for key, _, is_composite in children:
+                placing = self._composite(key, within) if is_composite else self._group(key, within)
+                branch.children.append((yield from placing))
+        except BaseException:
+            self._cycle.undo_all(branch.pods())
+            raise
         fitting = sum(child.fits for child in branch.children)
         branch.fits = fitting >= composite.needed
         if not branch.fits:
@@ -208,9 +212,9 @@ class CompositeCycle:
         self._cycle.undo_all(branch.pods())
         return nodes
 
-    # Telling
+    # Results
 
-    def _told(self, root: Branch, preemption: GroupPreemption | str | None) -> TreeOutcome:
+    def _outcome(self, root: Branch, preemption: GroupPreemption | str | None) -> TreeOutcome:
         if isinstance(preemption, str):
             root.message = f"{root.message}, {preemption}"
         found = preemption if isinstance(preemption, GroupPreemption) else None
@@ -218,7 +222,7 @@ class CompositeCycle:
             root.message = PREEMPTING
         members: dict[str, list[Member]] = {}
         results: list[GroupResult] = []
-        self._tell(root, root, found, members, results)
+        self._collect(root, root, found, members, results)
         for key, gang in self._gangs.items():
             if key not in members:
                 members[key] = self._refused(gang, root.message)
@@ -226,7 +230,7 @@ class CompositeCycle:
             results[0] = replace(results[0], preemption=found)
         return TreeOutcome(members, results)
 
-    def _tell(
+    def _collect(
         self,
         branch: Branch,
         root: Branch,
@@ -242,12 +246,12 @@ class CompositeCycle:
         if gang:
             members[branch.key] = branch.members or self._refused(gang, message)
             for member in branch.members:
-                self._settle(member, is_scheduled, preemption)
+                self._mark(member, is_scheduled, preemption)
         for child in branch.children:
-            self._tell(child, root, preemption, members, results)
+            self._collect(child, root, preemption, members, results)
 
-    def _settle(self, member: Member, is_scheduled: bool, preemption: GroupPreemption | None) -> None:
-        """What a pod is told whose group is not placed, or waits for victims."""
+    def _mark(self, member: Member, is_scheduled: bool, preemption: GroupPreemption | None) -> None:
+        """The decision about a pod whose group is not placed, or waits for victims."""
         if preemption is not None:
             node = preemption.nodes.get(member.queued.pod.key, "")
             plugins = {GANG, *member.decision.unschedulable_plugins}
