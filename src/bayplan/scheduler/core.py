@@ -42,7 +42,7 @@ from bayplan.scheduler.snapshot.gangs import group_key
 from bayplan.scheduler.snapshot.group_trees import CompositeGroup, TreeError
 from bayplan.scheduler.snapshot.pods import PodInfo, is_ended, pod_key
 from bayplan.scheduler.snapshot.snapshot import Snapshot
-from bayplan.scheduler.waiting_pods import Company
+from bayplan.scheduler.waiting_pods import Partition
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Node, Pod
@@ -100,7 +100,7 @@ class SchedulerCore:
             settings.pod_initial_backoff_seconds,
             settings.pod_max_backoff_seconds,
             groups=sorter if isinstance(sorter, GroupedQueueSortPlugin) else None,
-            companies=self._companies(),
+            partitions=self._partitions(),
             asked_again=self._asked_again,
         )
 
@@ -115,10 +115,14 @@ class SchedulerCore:
             name: plugin.events() for cycle in self.cycles.values() for name, plugin in cycle.profile.plugins.items()
         }
 
-    def _companies(self) -> dict[str, Company]:
-        """The plugins that say which pods wait together."""
+    def _partitions(self) -> dict[str, Partition]:
+        """The plugins that divide waiting pods of one shape."""
         plugins = (item for cycle in self.cycles.values() for item in cycle.profile.plugins.items())
-        return {name: plugin.waits_with for name, plugin in plugins if type(plugin).waits_with is not Plugin.waits_with}
+        return {
+            name: plugin.partition_of
+            for name, plugin in plugins
+            if type(plugin).partition_of is not Plugin.partition_of
+        }
 
     def _gated_by(self, pod: PodInfo) -> str | None:
         cycle = self.cycle_for(pod)

@@ -26,7 +26,7 @@ from bayplan.scheduler.in_flight import InFlight
 from bayplan.scheduler.queued_pod import ACTIVE, BACKOFF, GATED, IN_FLIGHT, UNSCHEDULABLE, Clock, QueuedPod
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
-from bayplan.scheduler.waiting_pods import Company, Waiting
+from bayplan.scheduler.waiting_pods import Partition, Waiting
 
 INITIAL_BACKOFF: Final = 1.0
 MAX_BACKOFF: Final = 10.0
@@ -61,10 +61,10 @@ class SchedulingQueue:
         max_backoff: float = MAX_BACKOFF,
         *,
         groups: Groups | None = None,
-        companies: Mapping[str, Company] | None = None,
+        partitions: Mapping[str, Partition] | None = None,
         asked_again: Callable[[PodInfo, str], float | None] = lambda pod, plugin: None,
     ) -> None:
-        """groups: how active pods are grouped, if they are. companies: see `Waiting`.
+        """groups: how active pods are grouped, if they are. partitions: see `Waiting`.
 
         asked_again: seconds until a gate (by its plugin) may open by itself; None if only events open it.
         """
@@ -72,7 +72,7 @@ class SchedulingQueue:
         """Told when a pod comes to a place because of an event; None if nobody wants to know."""
         self._clock = clock
         self._sort_key = sort_key
-        self.waiting = Waiting(clock, hints, companies)
+        self.waiting = Waiting(clock, hints, partitions)
         self._gate = gate
         self._initial_backoff = initial_backoff
         self._max_backoff = max_backoff

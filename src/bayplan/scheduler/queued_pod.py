@@ -40,7 +40,7 @@ class QueuedPod:
     stamp: int = 0
     """Tells whether a heap entry is still about this state of the pod."""
     waits_as: tuple[Hashable, ...] = ()
-    """Where it is among the waiting, per plugin of `rejected_by`."""
+    """Its bucket among the waiting pods, per plugin of `rejected_by`."""
     held: bool = False
     """It is unschedulable, but room is being made for it: events that may help it count when that is done."""
     helped: str = ""

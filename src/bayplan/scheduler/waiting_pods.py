@@ -1,6 +1,6 @@
 """Which pods wait for which event.
 
-Waiting pods are indexed by the plugins that rejected them and by their shape (and group, where a plugin says so), and
+Waiting pods are indexed by the plugins that rejected them and by their shape (and partition, where a plugin has any), and
 events by the plugins that care: an event which no rejecting plugin cares for costs nothing, and most others one look per
 shape, however many pods wait.
 """
@@ -17,8 +17,8 @@ from bayplan.scheduler.snapshot.pods import PodInfo
 Hinted = Callable[[str, str, bool, float], None]
 """(plugin, event, whether it may help, seconds that the look took)"""
 
-Company = Callable[[PodInfo], Hashable]
-"""See `Plugin.waits_with`."""
+Partition = Callable[[PodInfo], Hashable]
+"""See `Plugin.partition_of`."""
 
 
 class Waiting:
@@ -28,16 +28,16 @@ class Waiting:
         self,
         clock: Clock,
         hints: Mapping[str, Iterable[EventHint]],
-        companies: Mapping[str, Company] | None = None,
+        partitions: Mapping[str, Partition] | None = None,
     ) -> None:
-        """companies: plugin -> with which pods of the same shape a pod waits, where these are not all."""
+        """partitions: plugin -> the partition of a pod among those of its shape, for plugins that divide them."""
         self.hinted: Hinted | None = None
         """Told what a plugin's hints said; None if nobody wants to know."""
         self._clock = clock
         self._hints = {plugin: tuple(found) for plugin, found in hints.items()}
-        self._companies = companies or {}
+        self._partitions = partitions or {}
         self._pods: dict[str, dict[Hashable, dict[str, QueuedPod]]] = {}
-        """Plugin -> shape, perhaps with company -> key -> pod that the plugin rejected."""
+        """Plugin -> shape, perhaps with partition -> key -> pod that the plugin rejected."""
 
     def rejected_by(self, plugin: str) -> Iterator[QueuedPod]:
         """The pods that a plugin rejected."""
@@ -46,25 +46,25 @@ class Waiting:
 
     def add(self, queued: QueuedPod) -> None:
         """A pod waits for what helps the plugins that rejected it."""
-        queued.waits_as = tuple(self._place_of(plugin, queued.pod) for plugin in queued.rejected_by)
-        for plugin, place in zip(queued.rejected_by, queued.waits_as, strict=True):
-            self._pods.setdefault(plugin, {}).setdefault(place, {})[queued.pod.key] = queued
+        queued.waits_as = tuple(self._bucket_of(plugin, queued.pod) for plugin in queued.rejected_by)
+        for plugin, bucket in zip(queued.rejected_by, queued.waits_as, strict=True):
+            self._pods.setdefault(plugin, {}).setdefault(bucket, {})[queued.pod.key] = queued
 
-    def _place_of(self, plugin: str, pod: PodInfo) -> Hashable:
-        company = self._companies.get(plugin)
-        return pod.shape if company is None else (pod.shape, company(pod))
+    def _bucket_of(self, plugin: str, pod: PodInfo) -> Hashable:
+        partition = self._partitions.get(plugin)
+        return pod.shape if partition is None else (pod.shape, partition(pod))
 
     def discard(self, queued: QueuedPod) -> None:
         """A pod waits no more, if it did."""
-        places, queued.waits_as = queued.waits_as, ()
-        if not places:
+        buckets, queued.waits_as = queued.waits_as, ()
+        if not buckets:
             return
-        for plugin, place in zip(queued.rejected_by, places, strict=True):
+        for plugin, bucket in zip(queued.rejected_by, buckets, strict=True):
             known = self._pods[plugin]
-            pods = known[place]
+            pods = known[bucket]
             del pods[queued.pod.key]
             if not pods:
-                del known[place]
+                del known[bucket]
                 if not known:
                     del self._pods[plugin]
 
@@ -98,7 +98,7 @@ class Waiting:
         old: Any,
         new: Any,
     ) -> list[QueuedPod]:
-        """Those of some pods that wait together that an event may help."""
+        """Those of some pods of one bucket that an event may help."""
         if all(hint.per_shape or hint.hint is None for hint in hints):
             first = next(iter(pods.values()))
             return list(pods.values()) if self._may_help(plugin, hints, first, event, old, new) else []

@@ -211,7 +211,7 @@ class CustomGroupsPlugin(PreEnqueuePlugin):
         column = snapshot.resources.find(resource)
         return 0 if column is None else int(snapshot.free[column, rows][snapshot.alive[rows]].clip(0).sum())
 
-    def waits_with(self, pod: PodInfo) -> Hashable:
+    def partition_of(self, pod: PodInfo) -> Hashable:
         return group_key(pod.pod)
 
     def events(self) -> tuple[EventHint, ...]:

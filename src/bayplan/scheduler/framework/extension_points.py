@@ -73,10 +73,10 @@ class Plugin:
         """Which cluster events may help a pod that this plugin rejected. None given: any event may."""
         return ()
 
-    def waits_with(self, pod: PodInfo) -> Hashable:
-        """Which pods of the same shape a pod waits with, for plugins by whose hints not all of them are helped alike.
+    def partition_of(self, pod: PodInfo) -> Hashable:
+        """The partition of a rejected pod among those of its shape, for plugins whose hints do not answer alike for all of these.
 
-        Hints that are `per_shape` are asked about one pod of those that wait together.
+        Hints that are `per_shape` are asked about one pod per shape and partition.
         """
         return None
 

@@ -87,7 +87,7 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin):
 
     # Hints
 
-    def waits_with(self, pod: PodInfo) -> Hashable:
+    def partition_of(self, pod: PodInfo) -> Hashable:
         return group_key(pod.pod)
 
     def events(self) -> tuple[EventHint, ...]:
