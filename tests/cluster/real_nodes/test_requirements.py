@@ -159,6 +159,7 @@ def test_containerds_configuration(tmp_path: Path) -> None:
     assert cri["containerd"]["snapshotter"] == "native"
     assert cri["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"] is False
     assert cri["cni"] == {"bin_dir": "/usr/lib/cni", "conf_dir": str(tmp_path / "cni")}
+    assert cri["registry"] == {"config_path": "/etc/containerd/certs.d"}
     assert config == tomllib.loads(containerd_config(containerd))
     long = ContainerdSettings(tmp_path, Path("/" + "x" * 100), Path("/"), tmp_path)
     with pytest.raises(RealNodeError, match="shorter path"):

@@ -13,7 +13,7 @@ from bayplan.cli.clusters.data_directory import REAL_NODES
 from bayplan.cli.output import Failure
 from bayplan.cluster.errors import RealNodeError
 from bayplan.cluster.real_nodes.requirements import check
-from bayplan.cluster.real_nodes.settings import RealNodeSettings
+from bayplan.cluster.real_nodes.settings import REGISTRY_CONFIG, RealNodeSettings
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.kubelet.runtime.pause_image import PAUSE_IMAGE
 from bayplan.support.clock import SystemClock
@@ -33,9 +33,10 @@ def real_node_settings(
     outbound: bool,
     sandbox_image: str | None,
     data_plane: str,
+    registry_config: Path | None,
 ) -> RealNodeSettings:
-    """Settings of real nodes. directory: the data directory; None for a cluster without. sandbox_image: None for the built-in one. Raises UsageError, and
-    Failure if the machine cannot have them."""
+    """Settings of real nodes. directory: the data directory; None for a cluster without. sandbox_image: None for the built-in one. registry_config: None for
+    containerd's usual directory. Raises UsageError, and Failure if the machine cannot have them."""
     try:
         settings = RealNodeSettings(
             count,
@@ -44,6 +45,7 @@ def real_node_settings(
             sandbox_image=sandbox_image or PAUSE_IMAGE,
             outbound=outbound,
             data_plane=data_plane,
+            registry_config=registry_config or REGISTRY_CONFIG,
             service_network=cluster.api.service_cluster_ip_range,
             pod_network=cluster.controller.cluster_cidr[0],
         )

@@ -67,6 +67,12 @@ _COMMAND_LINE_ONLY = ("config", "help", "h")
     help="Image of the sandboxes of pods on real nodes.  [default: one that is made here and needs no registry]",
 )
 @click.option(
+    "--real-node-registry-config",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="Where the containerds of real nodes find mirrors, certificates and headers of registries: DIR/HOST/hosts.toml.  [default: /etc/containerd/certs.d]",
+)
+@click.option(
     "--from",
     "source",
     metavar="FILE|DIR|-",

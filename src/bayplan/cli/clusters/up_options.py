@@ -29,6 +29,7 @@ class UpOptions:
     real_node_outbound: bool
     real_node_network: str
     pod_infra_container_image: str | None
+    real_node_registry_config: Path | None
     source: str | None
     stages: tuple[Path, ...]
     pod_events: str
@@ -196,6 +197,7 @@ class UpOptions:
             outbound=self.real_node_outbound,
             data_plane=self.real_node_network,
             sandbox_image=self.pod_infra_container_image,
+            registry_config=self.real_node_registry_config,
         )
 
     def contents(self) -> Contents:

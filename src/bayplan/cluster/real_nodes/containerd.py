@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bayplan.cluster.errors import RealNodeError
+from bayplan.cluster.real_nodes.settings import REGISTRY_CONFIG
 from bayplan.kubelet.runtime.cri import CriRuntime
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.pause_image import PAUSE_IMAGE, pause_image
@@ -28,7 +29,7 @@ class ContainerdSettings:
     """Where a containerd keeps its things and what it uses.
 
     `directory` is for what stays, `state` for what does not; `cni_plugins` has the network plugins, `cni_config` the node's networks;
-    `snapshotter` is overlayfs or native.
+    `snapshotter` is overlayfs or native. `registry_config` has a directory with a `hosts.toml` for each registry.
     """
 
     directory: Path
@@ -38,7 +39,7 @@ class ContainerdSettings:
     snapshotter: str = "overlayfs"
     sandbox_image: str = PAUSE_IMAGE
     systemd_cgroups: bool = False
-    registry_config: str = "/etc/containerd/certs.d"
+    registry_config: Path = REGISTRY_CONFIG
 
     @property
     def socket(self) -> Path:
@@ -85,7 +86,7 @@ def containerd_config(settings: ContainerdSettings) -> str:
             f"{runc}.options",
             {"BinaryName": "runc", "SystemdCgroup": settings.systemd_cgroups, "Root": str(settings.state / "runc")},
         ),
-        (f"{cri}.registry", {"config_path": settings.registry_config}),
+        (f"{cri}.registry", {"config_path": str(settings.registry_config)}),
         ('plugins."io.containerd.internal.v1.opt"', {"path": str(settings.directory / "opt")}),
     ]
     return "\n".join(_table(name, values) for name, values in tables)

@@ -62,6 +62,7 @@ class RealNode:
             cni_config=place.cni_config,
             sandbox_image=place.settings.sandbox_image,
             snapshotter=snapshotter_for(place.directory),
+            registry_config=place.settings.registry_config.absolute(),
         )
         self.runtime = CriRuntime(self.containerd.endpoint)
         self._cleaning: asyncio.Task[None] | None = None

@@ -13,6 +13,8 @@ from bayplan.support.process_ids import own_program
 
 HOST, NAMESPACE = "host", "namespace"
 OVERLAY, ROUTED = "overlay", "routed"
+REGISTRY_CONFIG: Final = Path("/etc/containerd/certs.d")
+"""Where distributions put containerd's configuration of registries."""
 _FIRST_HOST: Final = 11
 _NETWORKS: Final = ipaddress.ip_network("10.64.0.0/16")
 """Where the networks of nodes are taken from: one of 256 by the cluster's id."""
@@ -24,7 +26,8 @@ class RealNodeSettings:
 
     directory: where containerd's images and the kubelets' files are kept. mode: `namespace` gives each node a network of its own, `host` takes the machine's (for
     one node). sandbox_image: the image of pods' sandboxes; the built-in one needs no registry. outbound: whether nodes and pods reach what the machine reaches.
-    data_plane: how packets reach pods of other nodes, `routed` or `overlay`.
+    data_plane: how packets reach pods of other nodes, `routed` or `overlay`. registry_config: the directory that containerd's `config_path` names: a directory
+    with a `hosts.toml` for each registry that has mirrors, certificates or headers.
     """
 
     count: int
@@ -34,6 +37,7 @@ class RealNodeSettings:
     outbound: bool = True
     runtime_directory: Path = Path("/run/bayplan")
     data_plane: str = ROUTED
+    registry_config: Path = REGISTRY_CONFIG
     service_network: str = "10.96.0.0/16"
     cluster_domain: str = "cluster.local"
     pod_network: str = "10.128.0.0/9"
