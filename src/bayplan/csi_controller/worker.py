@@ -12,6 +12,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.secret_data import secret_texts
 from bayplan.api.types import core_v1
 from bayplan.client import Client
+from bayplan.client.errors import TransportError
 from bayplan.client.events import EventRecorder
 from bayplan.csi.client import CsiClient, DriverInfo
 from bayplan.csi.errors import CsiError
@@ -127,8 +128,9 @@ class Worker:
             except (CsiError, CsiControllerError) as error:
                 logger.info("%s: %s: %s", self.name, key, error)
                 self.queue.add_rate_limited(key)
-            except ApiError as error:
-                if error.code == 409:  # the cache is about to show what somebody else has written
+            except (ApiError, TransportError) as error:
+                if isinstance(error, ApiError) and error.code == 409:
+                    # the cache is about to show what somebody else has written
                     self.queue.add_after(key, _CONFLICT_SECONDS)
                 else:
                     logger.warning("%s: %s: %s", self.name, key, error)
