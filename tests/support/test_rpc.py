@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
+from cri_api.v1 import api_pb2 as wire
 
 from bayplan.csi.messages import Empty, RegistrationStatus
-from bayplan.support.rpc import Connection, SocketServer
+from bayplan.support.rpc import BlockingConnection, Connection, SocketServer
+from bayplan.support.rpc_channel import RpcChannel
 from bayplan.support.rpc_errors import RpcError
+from tests.support.late_socket import late_socket
 
 METHOD = "/test.Service/Method"
+T = TypeVar("T")
 
 
-async def _echo(request: RegistrationStatus) -> RegistrationStatus:
+async def _echo(request: T) -> T:
     return request
 
 
@@ -85,5 +91,45 @@ def test_what_cannot_be_written_or_read_is_an_error_and_never_an_empty_message(t
             await connection.close()
             await server.stop()
         assert [each.error for each in received] == ["answer", "text"]
+
+    asyncio.run(steps())
+
+
+async def _over_rpc_channel(socket: Path) -> None:
+    channel = RpcChannel(f"unix:{socket}")
+    try:
+        await channel.call(METHOD, wire.VersionRequest(), wire.VersionRequest, seconds=5.0, metadata=())
+    finally:
+        await channel.close()
+
+
+async def _over_connection(socket: Path) -> None:
+    connection = Connection(socket)
+    try:
+        await connection.call(METHOD, Empty(), Empty, 5.0)
+    finally:
+        await connection.close()
+
+
+async def _over_blocking_connection(socket: Path) -> None:
+    connection = BlockingConnection(f"unix:{socket}")
+    try:
+        await asyncio.to_thread(connection.call, METHOD, Empty(), Empty, 5.0)
+    finally:
+        connection.close()
+
+
+@pytest.mark.parametrize("call", [_over_rpc_channel, _over_connection, _over_blocking_connection])
+def test_a_server_that_is_slow_to_take_a_connection_is_waited_for(
+    tmp_path: Path, call: Callable[[Path], Awaitable[None]]
+) -> None:
+    async def steps() -> None:
+        server = SocketServer(tmp_path / "server.sock", {METHOD: (Empty, _echo)})
+        await server.start()
+        try:
+            async with late_socket(tmp_path / "late.sock", tmp_path / "server.sock"):
+                await call(tmp_path / "late.sock")
+        finally:
+            await server.stop()
 
     asyncio.run(steps())

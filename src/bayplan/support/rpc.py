@@ -27,10 +27,9 @@ _OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.default_authority", "localhost
 
 _SOON_AGAIN: Final = (
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 2000),
 )
-"""A socket costs nothing to try: who comes back is found within two seconds."""
+"""A socket costs nothing to try: a server that comes back is found within two seconds. One that is there, but busy, may take gRPC's 20 seconds to answer."""
 LONGEST_SOCKET: Final = 107
 """Bytes of a socket's path that the kernel takes (sun_path)."""
 

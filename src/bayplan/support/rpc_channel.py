@@ -19,14 +19,15 @@ _OPTIONS: Final = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 2000),
     ("grpc.max_reconnect_backoff_ms", 2000),
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.use_local_subchannel_pool", 1),
 )
-"""A peer that does not answer for 40 seconds is taken for dead; a new connection is tried every two seconds at most."""
+"""A peer that does not answer for 40 seconds is taken for dead; a new connection is tried every two seconds at most, and may take two seconds to be made: that is
+what `min_reconnect_backoff_ms` limits, not the time between two tries."""
 
 
 class RpcChannel:

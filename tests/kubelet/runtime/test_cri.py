@@ -47,6 +47,7 @@ from bayplan.kubelet.runtime.types import (
 )
 from tests.kubelet.runtime.fake_cri import FakeCri, fake_cri
 from tests.kubelet.waiting import eventually
+from tests.support.late_socket import late_socket
 
 SANDBOX = SandboxConfig("web", "shop", "uid-1", 2, "web", "/var/log/pods/web")
 
@@ -184,6 +185,18 @@ def test_runtime_that_dies_is_found_again(tmp_path: Path) -> None:
         await eventually(lambda: answers(runtime), "a server again")
 
     with_fake(tmp_path, steps)
+
+
+def test_a_busy_runtime_that_is_slow_to_take_a_connection_is_waited_for(tmp_path: Path) -> None:
+    async def steps() -> None:
+        async with fake_cri(str(tmp_path / "cri.sock")), late_socket(tmp_path / "late.sock", tmp_path / "cri.sock"):
+            runtime = CriRuntime(f"unix://{tmp_path / 'late.sock'}", request_timeout=20)
+            try:
+                await runtime.version()
+            finally:
+                await runtime.close()
+
+    asyncio.run(steps())
 
 
 def test_no_runtime_is_unavailable(tmp_path: Path) -> None:

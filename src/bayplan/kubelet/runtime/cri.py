@@ -62,9 +62,9 @@ _LONGEST_MESSAGE = 16 << 20
 _OPTIONS = (
     ("grpc.max_receive_message_length", _LONGEST_MESSAGE),
     ("grpc.max_send_message_length", _LONGEST_MESSAGE),
-    # A runtime that was started again is to be found within seconds, not after minutes of back-off.
+    # A runtime that was started again is to be found within seconds, not after minutes of back-off. One that is busy may take gRPC's 20 seconds to
+    # answer a new connection, which is what `min_reconnect_backoff_ms` would limit.
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 3000),
     ("grpc.enable_http_proxy", 0),
 )
