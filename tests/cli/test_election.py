@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,19 @@ def test_a_configuration_that_is_wrong_is_told_before_anything_is_asked(tmp_path
     file.write_text("leaderElection: {leaderElect: true, resourceLock: endpoints}\n")
     result = CliRunner().invoke(main, ["scheduler", "--config", str(file), "--kubeconfig", str(tmp_path / "none")])
     assert (result.exit_code, "leaderElection.resourceLock" in result.output) == (1, True), result.output
+
+
+def test_the_kubeconfig_of_a_configuration_is_used_unless_another_one_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "scheduler.json"
+    head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    for configured, flags, said in (
+        (str(tmp_path / "configured"), [], f"{tmp_path}/configured: No such file"),
+        (str(tmp_path / "configured"), ["--kubeconfig", str(tmp_path / "named")], f"{tmp_path}/named: No such file"),
+        (5, [], "clientConnection.kubeconfig: must be a string, not 5"),
+    ):
+        file.write_text(json.dumps({**head, "clientConnection": {"kubeconfig": configured}}))
+        result = CliRunner().invoke(main, ["scheduler", "--config", str(file), *flags])
+        assert (result.exit_code, said in result.output) == (1, True), result.output
 
 
 @pytest.mark.parametrize(("resource", "kind"), [("leases", coordination_v1.Lease), ("endpoints", core_v1.Endpoints)])

@@ -63,7 +63,7 @@ def test_differences_are_told(outcome: Outcome, told: str) -> None:
 
 
 def test_other_victims_are_told() -> None:
-    planner = Planner({"nodes": [node("a", cpu="1")], "pods": [pod("low", cpu="1", node_name="a")]})
+    planner = Planner({"nodes": [node("a", cpu="1")], "pods": [pod("low", cpu="1", on="a")]})
     decision = planner.decide(pod("high", cpu="1", priority=9), explain=True)
     found = Outcome("", decision.reason, decision.message, "a", {"default/low"})
     assert difference(decision, found) == ""

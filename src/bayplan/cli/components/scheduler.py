@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,6 +14,9 @@ from bayplan.cli.flags.kube_command import KubeCommand
 from bayplan.cli.flags.kube_flag_tables import SCHEDULER
 from bayplan.cli.output import Failure
 
+if TYPE_CHECKING:
+    from bayplan.scheduler.configuration.settings import SchedulerSettings
+
 
 @click.command(cls=KubeCommand, table=SCHEDULER)
 @click.option(
@@ -21,13 +24,16 @@ from bayplan.cli.output import Failure
 )
 @click.option("--feature-gates", default="", help="Feature gates A=true,B=false; those of pod groups have an effect.")
 @component.component_options(10259)
-def command(config: Path | None, feature_gates: str, **options: Any) -> None:
+def command(config: Path | None, feature_gates: str, kubeconfig: Path | None, **options: Any) -> None:
     """Run the scheduler against any cluster, Bayplan's or a real one.
 
     `bayplan scheduler plugin new NAME` begins a plugin of your own, `bayplan scheduler plugin check NAME` checks one.
     """
 
-    gates = own_gates(feature_gates)
+    gates, settings = own_gates(feature_gates), _settings_in(config)
+    configured = settings.client_connection.get("kubeconfig")
+    if kubeconfig is None and configured:
+        kubeconfig = Path(configured)
 
     def make(client: Any, clock: Any, randomness: Any, metrics: Any) -> Any:
         from bayplan.scheduler.service import SchedulerService
@@ -42,15 +48,17 @@ def command(config: Path | None, feature_gates: str, **options: Any) -> None:
 
         return {PATH: WhatIfPage(scheduler, AccessReviews(client, clock)).handle}
 
-    component.run("kube-scheduler", make, configured=_election_in(config), pages=pages, **options)
+    component.run(
+        "kube-scheduler", make, configured=settings.leader_election, pages=pages, kubeconfig=kubeconfig, **options
+    )
 
 
-def _election_in(config: Path | None) -> Mapping[str, Any]:
-    """`leaderElection` of a configuration. Raises Failure."""
+def _settings_in(config: Path | None) -> SchedulerSettings:
+    """What a configuration says. Raises Failure."""
     from bayplan.scheduler.configuration.settings import load
     from bayplan.scheduler.errors import SettingsError
 
     try:
-        return load(config).leader_election
+        return load(config)
     except (SettingsError, OSError) as error:
         raise Failure(str(error)) from error

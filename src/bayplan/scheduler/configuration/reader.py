@@ -89,6 +89,8 @@ def parse(tree: Tree, gates: Collection[str] = ()) -> SchedulerSettings:
     only_known(tree, _TOP | ({"delayCacheUntilActive"} if newer else set()), "")
     errors: Errors = []
     client, election = mapping(tree.get("clientConnection") or {}, "clientConnection"), _election(tree, errors)
+    if not isinstance(client.get("kubeconfig") or "", str):
+        raise SettingsError("clientConnection.kubeconfig", f"must be a string, not {client['kubeconfig']!r}")
     if integer(client, "burst", "clientConnection", 0) < 0:
         errors.append(invalid("clientConnection.burst", client["burst"], "must be non-negative"))
     parallelism = integer(tree, "parallelism", "", 16)
