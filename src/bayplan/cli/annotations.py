@@ -41,6 +41,12 @@ ANNOTATIONS: Final = (
     ),
     Annotation("bayplan.dev/cpu-usage[.NAME]", _POD, "50m@0s 400m@2m", "processor time that is used"),
     Annotation("bayplan.dev/memory-usage[.NAME]", _POD, "100Mi..300Mi", "memory that is used"),
+    Annotation(
+        "bayplan.dev/preferred-topology",
+        "PodGroups, Jobs",
+        "example.com/rack,example.com/block",
+        "topology keys within one domain of which a group is placed, the first that holds it",
+    ),
     Annotation("bayplan.dev/silent", "simulated nodes", "true", "the node has lost contact: no lease, no status"),
     Annotation("bayplan.dev/cloud", "simulated nodes", "gone", "the machine in the simulated cloud: gone or shut-down"),
     Annotation("bayplan.dev/simulated", "nodes", "true", "the node is simulated", "Bayplan"),
