@@ -269,6 +269,28 @@ def test_an_applied_quantity_is_read_by_the_converter() -> None:
     assert "Kind=LimitRange: quantities must match the regular expression" in body["message"]
 
 
+EVENTS = "/api/v1/namespaces/default/events"
+EVENT = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"}}
+ABOUT = {"involvedObject": {"kind": "Pod", "namespace": "default", "name": "a"}}
+
+
+def test_an_applied_timestamp_is_read_by_the_converter() -> None:
+    wanted = msgspec.json.encode({**EVENT, **ABOUT, "lastTimestamp": "Always"})
+    code, body = answered("PATCH", f"{EVENTS}/e", wanted, APPLY, fieldManager="m")
+    why = 'parsing time "Always" as "2006-01-02T15:04:05Z07:00": cannot parse "Always" as "2006"'
+    assert code == 500
+    assert body["message"].endswith(f"unable to convert unstructured object to /v1, Kind=Event: {why}")
+
+
+def test_applied_timestamps_and_bytes_are_stored_as_others_are() -> None:
+    wanted = msgspec.json.encode({**EVENT, **ABOUT, "lastTimestamp": "2026-01-02T04:04:05.9+01:00"})
+    code, event = answered("PATCH", f"{EVENTS}/e", wanted, APPLY, fieldManager="m")
+    assert (code, event["lastTimestamp"]) == (201, "2026-01-02T03:04:05Z")
+    wanted = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"n"},"binaryData":{"z":"YW\\nJj"}}'
+    code, body = answered("PATCH", f"{MAPS}/n", wanted, APPLY, fieldManager="m")
+    assert (code, body["binaryData"]) == (201, {"z": "YWJj"})
+
+
 def test_what_else_is_in_a_body_of_another_kind_is_not_told() -> None:
     code, body = answered("POST", MAPS, b'{"kind":"Pod","apiVersion":"v1","foo":1}', JSON, fieldValidation="Strict")
     assert code == 400

@@ -6,7 +6,6 @@ type. Source: apimachinery's `runtime/converter.go`.
 
 from __future__ import annotations
 
-import functools
 import json
 from typing import Any, Final
 
@@ -35,24 +34,6 @@ def first_unstructured_problem(cls: type[Any], tree: Any) -> str | None:
     except Refused as refusal:
         return str(refusal)
     return None
-
-
-@functools.cache
-def members_with_bytes(definition: str) -> frozenset[str]:
-    """The members of a type that hold bytes somewhere, which no decoder of objects looks at."""
-    members = schema.definitions()[definition].get("properties", {})
-    return frozenset(name for name, of in members.items() if _holds_bytes(of, set()))
-
-
-def _holds_bytes(of: schema.Schema, seen: set[str]) -> bool:
-    reference = of.get("$ref")
-    if reference in seen or (reference or "").rpartition(".")[2] in READERS:
-        return False
-    if reference is not None:
-        seen.add(reference)
-    resolved = schema.resolve(of)
-    inner = [*resolved.get("properties", {}).values(), resolved.get("items"), resolved.get("additionalProperties")]
-    return resolved.get("format") == "byte" or any(_holds_bytes(one, seen) for one in inner if isinstance(one, dict))
 
 
 def _read(value: Any, of: schema.Schema, go_type: str) -> None:

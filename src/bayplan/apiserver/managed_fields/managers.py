@@ -43,9 +43,10 @@ from bayplan.api.managedfields.typed import Type, TypedError
 from bayplan.api.nesting import DepthError, check_depth
 from bayplan.api.schema import definition_of, fields_of_gates
 from bayplan.api.strategies.base import clone
+from bayplan.api.times import FormError, settle
 from bayplan.api.types import meta_v1
 from bayplan.api.types.meta_v1 import ManagedFieldsEntry
-from bayplan.api.unstructured_problems import first_unstructured_problem, members_with_bytes
+from bayplan.api.unstructured_problems import first_unstructured_problem
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.managed_fields.diff import compare_objects, fields_of, type_of
 from bayplan.apiserver.managed_fields.memo import entries_after
@@ -296,16 +297,13 @@ class Applier:
     def _object(self, merged: dict[str, Any]) -> Any:
         """What comes of a merge, as an object of the kind. Raises ApiError (500)."""
         self.merged = merged
-        cls = self.kind.type
-        is_open = self.kind.is_custom or members_with_bytes(definition_of(cls)).isdisjoint(merged)
-        if not is_open and (problem := first_unstructured_problem(cls, merged)):
-            raise self.refused(DecodeError(problem))
         try:
-            return from_tree(cls, merged)
-        except DecodeError as error:
+            obj = from_tree(self.kind.type, merged)
+            return obj if self.kind.is_custom else settle(obj)
+        except (DecodeError, FormError) as error:
             raise self.refused(error) from None
 
-    def refused(self, error: DecodeError) -> ApiError:
+    def refused(self, error: DecodeError | FormError) -> ApiError:
         """The answer to a configuration of which no object of the kind comes."""
         kind, metadata = self.kind, self._metadata()
         name, what = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}", f"{kind.group}/{kind.version}"
