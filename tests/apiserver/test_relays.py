@@ -71,6 +71,8 @@ async def pod(request: web.Request) -> web.StreamResponse:
         return web.Response(status=302, headers={"Location": "/there/"})
     if request.path == "/links":
         return web.Response(text='<a href="/there">x</a>', content_type="text/html")
+    if request.path == "/cookies":
+        return web.Response(headers={"Set-Cookie": "c=" + "x" * 100_000})
     if request.path == "/nowhere":
         return web.Response(status=302, headers={"Location": "http://[::1"})
     if request.path == "/broken":
@@ -390,6 +392,16 @@ def test_pods_are_proxied(monkeypatch: pytest.MonkeyPatch) -> None:
             assert int(answer.headers["Content-Length"]) == len(await answer.read())
         async with server.session.head(f"{server.url}{POD}/proxy/links", headers=headers) as answer:
             assert answer.headers["Content-Length"] == "22"
+
+    ask(check)
+
+
+def test_long_headers_of_an_answer_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check(server: Served, get: Callable[[str], Awaitable[tuple[int, Any]]]) -> None:
+        monkeypatch.setattr(relays, "check_address", lambda address: None)
+        url = f"{server.url}{POD}/proxy/cookies"
+        async with server.session.get(url, headers=server.headers(), max_field_size=1 << 20) as answer:
+            assert answer.headers["Set-Cookie"] == "c=" + "x" * 100_000
 
     ask(check)
 

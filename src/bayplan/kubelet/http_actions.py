@@ -15,6 +15,8 @@ from bayplan.kubelet.core.restarts import AnyContainer
 
 _MOST_BODY = 10 * 1024
 """Bytes of an answer that are read."""
+_MOST_HEADER = 10 << 20
+"""Bytes of a header of an answer: as many as Go's HTTP client takes of all headers."""
 _MOST_REDIRECTS = 10
 _REDIRECTS = (301, 302, 303, 307, 308)
 
@@ -90,7 +92,10 @@ async def http_get(url: str, headers: CIMultiDict[str], seconds: float) -> HttpR
 def _session() -> aiohttp.ClientSession:
     connector = aiohttp.TCPConnector(ssl=any_certificate(), force_close=True)
     return aiohttp.ClientSession(
-        connector=connector, auto_decompress=False, skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding")
+        connector=connector,
+        auto_decompress=False,
+        max_field_size=_MOST_HEADER,
+        skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"),
     )
 
 

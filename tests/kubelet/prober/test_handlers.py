@@ -112,6 +112,8 @@ async def answer(request: web.Request) -> web.StreamResponse:
             raise web.HTTPFound("http://example.invalid/")
         case "/around":
             raise web.HTTPFound("/around")
+        case "/long":
+            return web.Response(headers={"X-Long": "x" * 100_000})
         case "/headers":
             seen = {name: request.headers.get(name) for name in ("Host", "User-Agent", "Accept", "X-Who")}
             return web.Response(status=200 if seen == EXPECTED else 400)
@@ -127,6 +129,7 @@ def test_a_request_passes_with_any_answer_from_200_to_399() -> None:
             assert await probed(get(port)) == (Health.SUCCESS, [])
             assert await probed(get("web", "ok"), port=port) == (Health.SUCCESS, [])
             assert await probed(get(port, "/within")) == (Health.SUCCESS, [])
+            assert await probed(get(port, "/long")) == (Health.SUCCESS, [])
             for code in (404, 500):
                 assert await probed(get(port, f"/{code}")) == (
                     Health.FAILURE,

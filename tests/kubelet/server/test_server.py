@@ -21,6 +21,7 @@ from tests.kubelet.server.served import Served, served, streaming_server
 UNDECODABLE, INVALID = '{"message": "Unable to decode query."}', '{"message": "Invalid request."}'
 NOT_FOUND, NO_PAGE, NOT_ALLOWED = "404 page not found\n", "404: Page Not Found", "405: Method Not Allowed"
 DISABLED = "Debug endpoints are disabled.\n"
+LONG = "a" * 100_000
 
 
 @pytest.mark.parametrize(
@@ -221,6 +222,11 @@ def test_options_of_logs(query: dict[str, str], expected: LogOptions | str) -> N
             ("exec", "new", ("ls", "-l"), True, True, True, False),
         ),
         ("/exec/ns/p/c?command=sh&output=1&error=1&tty=1", ("exec", "new", ("sh",), False, True, False, True)),
+        pytest.param(
+            f"/exec/ns/p/c?command={LONG}&output=1",
+            ("exec", "new", (LONG,), False, True, False, False),
+            id="long command",
+        ),
         # A terminal is what the container has, whatever the client says.
         ("/attach/ns/p/c?output=1&error=1", ("attach", "new", False, True, True, False)),
         ("/portForward/ns/p?port=80,443&port=8080", ("portForward", (80, 443, 8080))),

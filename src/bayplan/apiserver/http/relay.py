@@ -49,6 +49,8 @@ _PAGE_SECONDS = 10.0
 """How long a kubelet may take for a page that the server itself asks for."""
 _REFUSAL_BYTES = 50_000
 """Bytes of a refusal that are read."""
+_HEADER_BYTES = 10 << 20
+"""How long a header of an answer may be: as many bytes as Go's HTTP client takes of all headers."""
 
 
 class Relays:
@@ -183,6 +185,7 @@ class Relays:
                 connector=aiohttp.TCPConnector(limit=0, resolver=Resolver(self._refuses)),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
+                max_field_size=_HEADER_BYTES,
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
             )
         return self._session

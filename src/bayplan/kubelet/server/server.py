@@ -36,6 +36,8 @@ _NOT_FOUND = "404 page not found\n"
 _CHECKPOINT_SECONDS = 120.0
 _STREAM_SECONDS = 60
 """How long runtimes keep a stream that nobody comes for; after that there is room for another."""
+_HEAD_BYTES = (1 << 20) + 4096
+"""What Go's HTTP server takes of a request line and of headers: long commands are part of the line."""
 
 
 class Pods(Protocol):
@@ -112,7 +114,9 @@ class KubeletServer:
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext) -> int:
         """Listen; the port, which is chosen if `port` is 0. Raises OSError."""
-        return await self._listen(web.Server(self._handle, access_log=None), host, port, tls)
+        most = _HEAD_BYTES
+        server = web.Server(self._handle, access_log=None, max_line_size=most, max_field_size=most, max_headers=most)
+        return await self._listen(server, host, port, tls)
 
     async def start_health(self, host: str, port: int) -> int:
         """Listen for health checks of the node itself. Raises OSError."""
