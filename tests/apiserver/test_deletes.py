@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import tempfile
 
+import msgspec
 import pytest
 
+from bayplan.api.codec import encode
 from bayplan.api.errors import ApiError
-from bayplan.api.types import apps_v1, batch_v1, core_v1, meta_v1
+from bayplan.api.kinds import Kind
+from bayplan.api.types import apps_v1, batch_v1, core_v1, meta_v1, policy_v1
+from bayplan.apiserver.reads.watching import Entry
 from bayplan.client import Client
 from bayplan.store.url import open_store
 from bayplan.support.clock import SystemClock
@@ -45,6 +49,56 @@ def test_a_pod_on_a_node_is_given_its_time_which_only_becomes_shorter() -> None:
                 assert found.metadata.deletion_grace_period_seconds == expected
             await client.delete(core_v1.Pod, "p", "default", grace_period_seconds=0)
             assert await is_gone(client, core_v1.Pod, "p")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("by_eviction", [False, True])
+def test_a_pod_that_its_kubelet_removes_once_it_is_marked_was_deleted(
+    by_eviction: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            made = await pod(client, grace=0)
+            status = {"phase": "Running"}
+            await client.patch(core_v1.Pod, "p", "default", {"status": status}, subresource="status")
+            remove, names = api.context.objects.remove, []
+
+            async def removed_by_another_first(kind: Kind, entry: Entry) -> int:
+                names.append(entry.name)
+                await remove(kind, entry)
+                return await remove(kind, entry)
+
+            monkeypatch.setattr(api.context.objects, "remove", removed_by_another_first)
+            if by_eviction:
+                metadata = meta_v1.ObjectMeta(name="p", namespace="default")
+                path = "/api/v1/namespaces/default/pods/p/eviction"
+                await client.raw("POST", path, {}, encode(policy_v1.Eviction(metadata=metadata)))
+            else:
+                body = await client.raw("DELETE", "/api/v1/namespaces/default/pods/p")
+                assert msgspec.json.decode(body)["metadata"]["uid"] == made.metadata.uid
+            assert names == ["p"]
+            assert await is_gone(client, core_v1.Pod, "p")
+
+    asyncio.run(run())
+
+
+def test_a_config_map_that_another_client_removes_first_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            await client.create(core_v1.ConfigMap(metadata=meta_v1.ObjectMeta(name="c", namespace="default")))
+            remove = api.context.objects.remove
+
+            async def removed_by_another_first(kind: Kind, entry: Entry) -> int:
+                await remove(kind, entry)
+                return await remove(kind, entry)
+
+            monkeypatch.setattr(api.context.objects, "remove", removed_by_another_first)
+            with pytest.raises(ApiError) as refused:
+                await client.delete(core_v1.ConfigMap, "c", "default")
+            assert refused.value.code == 404
 
     asyncio.run(run())
 

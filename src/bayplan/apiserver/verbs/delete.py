@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -158,21 +159,36 @@ def _warn(call: Call, options: meta_v1.DeleteOptions) -> None:
         )
 
 
+@dataclass(slots=True)
+class _Progress:
+    """How far a deletion has come. `is_marked`: this request has written that the object, its `entry`, goes at once."""
+
+    entry: Entry
+    is_marked: bool = False
+
+
 async def delete_entry(call: Call, entry: Entry, options: meta_v1.DeleteOptions) -> tuple[Entry, bool]:
-    """Delete an object as far as finalizers and grace allow. Returns its last state and whether it is gone. Raises ApiError."""
+    """Delete an object as far as finalizers and grace allow. Returns its last state and whether it is gone.
+
+    An object that another client removes once it is marked was deleted by this request. Raises ApiError.
+    """
+    progress = _Progress(entry)
     while True:
         try:
-            return await _delete_once(call, entry, options)
+            return await _delete_once(call, progress, options)
         except Conflict as race:
             await call.context.objects.settle(race)
             current = call.entry(entry.namespace, entry.name)
+            if progress.is_marked and (current is None or current.uid != progress.entry.uid):
+                return progress.entry, True
             if current is None:
                 raise not_found_error(call.kind.plural, call.kind.group, entry.name) from None
-            entry = current
+            progress.entry = current
 
 
-async def _delete_once(call: Call, entry: Entry, options: meta_v1.DeleteOptions) -> tuple[Entry, bool]:
+async def _delete_once(call: Call, progress: _Progress, options: meta_v1.DeleteOptions) -> tuple[Entry, bool]:
     """One try of a deletion. Raises store.Conflict if the object changed meanwhile."""
+    entry = progress.entry
     call.changed = entry
     if call.kind.asks_webhook:
         entry = await call.in_served_version(entry)
@@ -196,7 +212,8 @@ async def _delete_once(call: Call, entry: Entry, options: meta_v1.DeleteOptions)
     if not gone:
         return (await _written(call, obj, entry, options) if changed else entry), False
     if changed and _is_graceful(call):
-        entry = await _written(call, obj, entry, options)
+        entry = progress.entry = await _written(call, obj, entry, options)
+        progress.is_marked = True
         obj = call.context.objects.cache(call.stored).shared(entry)
         changed = False
     revision = entry.revision
