@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 import bayplan
+from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1
 from bayplan.client import Client
 from bayplan.client.credentials import Credentials
@@ -72,6 +73,10 @@ def test_it_installs_and_its_account_may_do_what_a_scheduler_does(bayplan_cluste
         try:
             await client.list(core_v1.Node)
             await client.list(core_v1.PersistentVolumeClaim)
+            for group in ("scheduling.x-k8s.io/v1alpha1", "scheduling.volcano.sh/v1beta1", "scheduling.k8s.io/v1beta1"):
+                with pytest.raises(ApiError) as refused:  # allowed, but not there
+                    await client.raw("GET", f"/apis/{group}/podgroups")
+                assert refused.value.code == 404
         finally:
             await client.close()
 
