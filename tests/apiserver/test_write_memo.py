@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -147,7 +148,9 @@ PODS_OF: list[dict[str, Any]] = [
     {"metadata": {"finalizers": ["example.com/f"]}},
     {"automountServiceAccountToken": False, "terminationGracePeriodSeconds": 5},
     {"hostname": "p0", "subdomain": "same"},
+    {"schedulingGroup": {"podGroupName": "%g"}, "metadata": {"annotations": {"podGroupName": "g0"}}},
 ]
+"""What pods are like; %g stands for the name of a group of two pods."""
 
 
 async def after_all(steps: list[Step], kind: dict[str, Any], seconds: tuple[float, ...], count: int) -> list[Any]:
@@ -156,7 +159,8 @@ async def after_all(steps: list[Step], kind: dict[str, Any], seconds: tuple[floa
         pods = []
         for index in range(count):
             node = f"n{index // 2}"
-            made = (await server.send("POST", PODS, pod(f"p{index}", node if index < count // 2 else "", **kind)))[1]
+            own = json.loads(json.dumps(kind).replace("%g", f"g{index // 2}"))
+            made = (await server.send("POST", PODS, pod(f"p{index}", node if index < count // 2 else "", **own)))[1]
             pods.append((f"p{index}", made["metadata"]["uid"], node))
         answers: list[Any] = []
         for step, pause in zip(steps, seconds, strict=True):
@@ -340,6 +344,20 @@ def test_from_the_fourth_on_pods_go_the_short_way(repeated: list[str]) -> None:
                 assert (await server.take(GONE, *one))[0] == 200
                 assert (await server.send("GET", f"{PODS}/{one[0]}"))[0] == 404
             assert repeated == ["p3", "p4", "p5"] * 2
+
+    asyncio.run(run())
+
+
+def test_pods_of_different_groups_go_the_short_way_together(repeated: list[str]) -> None:
+    async def run() -> None:
+        async with PodServer() as server:
+            for index in range(6):
+                group = {"podGroupName": f"g{index // 2}"}
+                uid = (await server.send("POST", PODS, pod(f"p{index}", schedulingGroup=group)))[1]["metadata"]["uid"]
+                assert (await server.take(BOUND, f"p{index}", uid, f"n{index}"))[0] == 201
+                found = (await server.send("GET", f"{PODS}/p{index}"))[1]["spec"]
+                assert (found["schedulingGroup"], found["nodeName"]) == (group, f"n{index}")
+            assert repeated == ["p3", "p4", "p5"]
 
     asyncio.run(run())
 

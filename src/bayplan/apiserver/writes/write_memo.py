@@ -1,6 +1,6 @@
 """The fast path for changes that are made to one pod after the other, as when hundreds are bound, evicted or wait for the same.
 
-    bytes before = a skeleton, filled in with slot values: the pod's own name, uid, node, ... and its times
+    bytes before = a skeleton, filled in with slot values: the pod's own name, uid, node, pod group, ... and its times
     same request, same skeleton, times in the same order  ->  the skeleton afterwards, filled in anew; nothing is decoded, compared, checked or encoded
 
 It serves changes whose outcome does not depend on slot values, as long as no admission plugin has an interest in them. An entry is believed when the slow path
@@ -44,9 +44,15 @@ _MOST_TRIED: Final = 8
 """Entries of one request and one set of labels: each is compared with the pod."""
 _LEAST_HITS: Final = 0.25
 """Share of changes that hit an entry, below which looking for one costs more than it saves."""
-_NAME, _UID, _REVISION, _GIVEN, _NODE, _NOMINATION, _VOLUME, _FIRST_TIME = range(8)
+_NAME, _UID, _REVISION, _GIVEN, _NODE, _NOMINATION, _GROUP, _VOLUME, _FIRST_TIME = range(9)
 """The slots of a skeleton. The last ones are for times, in their order."""
-_OWN: Final = ((_NAME, b"name"), (_UID, b"uid"), (_NODE, b"nodeName"), (_NOMINATION, b"nominatedNodeName"))
+_OWN: Final = (
+    (_NAME, b"name"),
+    (_UID, b"uid"),
+    (_NODE, b"nodeName"),
+    (_NOMINATION, b"nominatedNodeName"),
+    (_GROUP, b"podGroupName"),
+)
 """Members of the object whose first occurrence has the slot's value."""
 _PLACEHOLDERS: Final = tuple(b"\0%02d" % slot for slot in range(24))
 """Placeholders of slot values in a skeleton, between quotation marks. JSON has no such bytes in it."""
@@ -61,6 +67,7 @@ _VOLUME_PREFIX: Final = TOKEN_VOLUME.encode()
 _VOLUME_TEXT: Final = re.compile(rb'"name":"(%b[a-z0-9]{5})"' % _VOLUME_PREFIX)
 _NOMINATED: Final = re.compile(rb'"nominatedNodeName":"([a-z0-9.-]+)"')
 _TARGET: Final = re.compile(rb'"target":\{(?:"[a-zA-Z]+":"[^"]*",)*"name":"([a-z0-9.-]+)"')
+_GROUP_NAME: Final = re.compile(rb'"podGroupName":"([a-z0-9.-]+)"')
 _ESCAPE: Final = b"\\u"
 """With an escape, a request may spell a slot value in another way."""
 
@@ -122,7 +129,7 @@ class _Subject(NamedTuple):
         return {self.field: self.given} if self.given else {}
 
     def slot_values(self) -> _SlotValues:
-        """The pod's slot values, but for its times and its token volume."""
+        """The pod's slot values, but for its times, its pod group and its token volume."""
         entry = self.entry
         slot_values: _SlotValues = [None] * len(_PLACEHOLDERS)
         slot_values[_NAME], slot_values[_UID], slot_values[_REVISION] = (
@@ -343,6 +350,8 @@ class WriteMemo:
         """Record an outcome. It becomes an entry when the same outcome came before."""
         times = sorted({subject.now, *subject.times, *_TIME.findall(subject.entry.body)})
         slot_values = subject.slot_values()
+        group = _GROUP_NAME.search(subject.entry.body)
+        slot_values[_GROUP] = group[1] if group is not None else None
         volume = _VOLUME_TEXT.search(subject.entry.body)
         slot_values[_VOLUME] = volume[1] if volume is not None else None
         slot_values[_FIRST_TIME:] = times
