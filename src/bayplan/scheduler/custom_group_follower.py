@@ -239,6 +239,7 @@ class CustomGroupFollower:
         except (ApiError, TransportError) as error:
             if not isinstance(error, ApiError) or error.code not in (404, 409):
                 logger.warning("status of pod group %s: %s", key, error)
+                self._clock.call_later(_RECHECK_SECONDS, self._touch, key)
             return
         self._written[key] = version
 
