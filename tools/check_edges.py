@@ -60,6 +60,8 @@ EDGES = {
     "apiserver/http/messages.py": {"sockets"},
     "apiserver/http/watch.py": {"sockets"},
     "apiserver/http/relay.py": {"sockets"},
+    "apiserver/http/exchange.py": {"sockets"},
+    "apiserver/http/http2/": {"sockets"},
     "apiserver/routing/dialing.py": {"sockets"},
     "apiserver/issuer_http.py": {"sockets"},
     "apiserver/routing/resolving.py": {"sockets"},

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import aiohttp
 
 from bayplan.apiserver.certificates import make_authority, sign
+from bayplan.apiserver.http.http2_support import protocols_of
 from bayplan.apiserver.http.server import HttpServer
 from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.requests import User
@@ -99,7 +100,8 @@ async def served(
         authority = make_authority(api.context.clock.now())
         pair = sign(authority, api.context.clock.now(), "kube-apiserver", hosts=("127.0.0.1",))
         http = HttpServer(api, authenticator, kubelet_tls)
-        port = await http.start("127.0.0.1", 0, tls_context(pair, authority.certificate))
+        tls = tls_context(pair, authority.certificate, (), protocols_of(api.context.settings))
+        port = await http.start("127.0.0.1", 0, tls)
         await api.publish_address("192.0.2.1", port)
         trust = ssl.create_default_context(cadata=authority.certificate.decode())
         try:

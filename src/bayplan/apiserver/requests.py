@@ -101,12 +101,14 @@ class Request:
 class FlowIdentity:
     """Which flow schema and priority level a request was assigned to, as its answer says: by uid, so that names are not given away."""
 
-    __slots__ = ("head", "headers")
+    __slots__ = ("fields", "head", "headers")
 
     def __init__(self, schema: str, level: str) -> None:
         self.headers = {"X-Kubernetes-Pf-Flowschema-Uid": schema, "X-Kubernetes-Pf-Prioritylevel-Uid": level}
         self.head = "".join(f"{name}: {uid}\r\n" for name, uid in self.headers.items()).encode()
         """The headers as they stand in the head of an answer."""
+        self.fields = [(name.lower().encode(), uid.encode()) for name, uid in self.headers.items()]
+        """The headers as fields of HTTP/2."""
 
 
 @dataclass(slots=True)

@@ -78,6 +78,12 @@ class ApiServerSettings:
     """Seconds that a client may take to send a request's body, and to take its answer (watches excepted)."""
     header_timeout: float = 32.0
     """Seconds that a client may take for the TLS handshake, until its first request comes, and for the head of each request."""
+    http2: bool = False
+    """Whether clients that offer HTTP/2 get it."""
+    http2_max_streams: int = 0
+    """Requests that a client may have open at once on a connection of HTTP/2; 0: 100."""
+    goaway_chance: float = 0.0
+    """Of a response over HTTP/2: the chance that its connection ends after it, so that the client may find another server."""
     shutdown_delay_duration: float = 0.0
     """Seconds that the server goes on serving after it was told to stop; it is not ready in this time."""
     shutdown_send_retry_after: bool = False

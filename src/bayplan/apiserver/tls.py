@@ -20,10 +20,13 @@ class NamedPair:
     """Domain names, perhaps with `*.` in front; none: those in the certificate."""
 
 
-def tls_context(server: KeyPair, client_ca: bytes | None, named: Sequence[NamedPair] = ()) -> ssl.SSLContext:
+def tls_context(
+    server: KeyPair, client_ca: bytes | None, named: Sequence[NamedPair] = (), protocols: Sequence[str] = ()
+) -> ssl.SSLContext:
     """TLS for the server; client certificates are asked for, not demanded, if there is an authority for them.
 
-    named: further certificates; names that are given go before those in certificates, earlier pairs before later ones. Raises OSError, ssl.SSLError, ValueError.
+    named: further certificates; names that are given go before those in certificates, earlier pairs before later ones. protocols: what is spoken
+    above TLS, as clients may choose it (ALPN); none: they are not asked. Raises OSError, ssl.SSLError, ValueError.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -31,8 +34,10 @@ def tls_context(server: KeyPair, client_ca: bytes | None, named: Sequence[NamedP
     if client_ca is not None:
         context.verify_mode = ssl.CERT_OPTIONAL
         trust(context, client_ca.decode())
+    if protocols:
+        context.set_alpn_protocols(list(protocols))
     if named:
-        context.sni_callback = _choice([(one, tls_context(one.pair, client_ca)) for one in named])
+        context.sni_callback = _choice([(one, tls_context(one.pair, client_ca, (), protocols)) for one in named])
     return context
 
 

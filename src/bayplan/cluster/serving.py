@@ -16,6 +16,7 @@ from bayplan.apiserver.authentication.client_certificates import (
 )
 from bayplan.apiserver.bootstrap.authentication import FrontProxy
 from bayplan.apiserver.certificates import KeyPair
+from bayplan.apiserver.http.http2_support import protocols_of
 from bayplan.apiserver.tls import NamedPair, tls_context
 from bayplan.cluster.credentials import FRONT_PROXY, ClusterCredentials
 from bayplan.cluster.errors import ClusterError
@@ -89,7 +90,7 @@ class Serving:
             NamedPair(KeyPair(one.certificate.read_bytes(), one.key.read_bytes()), one.names)
             for one in settings.sni_certificates
         ]
-        tls = tls_context(pair, users.pem + b"\n" + proxies.authority.pem, named)
+        tls = tls_context(pair, users.pem + b"\n" + proxies.authority.pem, named, protocols_of(settings.api))
         return _Material(tls, users, proxies)
 
     def _check_overlap(self, material: _Material) -> None:

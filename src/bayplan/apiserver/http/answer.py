@@ -31,25 +31,34 @@ def simple_response_bytes(
     request: Request, response: Response, transport: asyncio.Transport, now: float
 ) -> bytes | None:
     """A simple response to a request of HTTP 1.1 whose connection goes on, from the status line to the end; None if it is not a simple one."""
-    body = response.body
-    if (
+    if not is_simple(request, response, transport.get_write_buffer_size()):
+        return None
+    body = simple_body(response)
+    flow = response.flow
+    head = _head(response.code, flow.head if flow is not None else b"")
+    return b"%b%b\r\nContent-Length: %d\r\n%b%b" % (
+        *(head, response.audit_id.encode(), len(body)),
+        *(_date(floor(now)), body),
+    )
+
+
+def is_simple(request: Request, response: Response, unread: int) -> bool:
+    """Whether a response is a simple one. unread: bytes that the client has not taken yet."""
+    return not (
         response.content_type != JSON
         or response.headers
         or response.warnings
         or response.is_final
-        or not 0 < len(body) < _SMALL
-        or transport.get_write_buffer_size() > _SMALL
+        or not 0 < len(response.body) < _SMALL
+        or unread > _SMALL
         or wants_pretty(request)
-    ):
-        return None
-    end = b"\n" if body[:1] == b"{" else b""
-    flow = response.flow
-    head = _head(response.code, flow.head if flow is not None else b"")
-    length = len(body) + len(end)
-    return b"%b%b\r\nContent-Length: %d\r\n%b%b%b" % (
-        *(head, response.audit_id.encode(), length),
-        *(_date(floor(now)), body, end),
     )
+
+
+def simple_body(response: Response) -> bytes:
+    """The body of a simple response as it is sent."""
+    body = response.body
+    return body + b"\n" if body[:1] == b"{" else body
 
 
 def with_close(data: bytes) -> bytes:

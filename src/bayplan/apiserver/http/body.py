@@ -19,6 +19,11 @@ _TURNS = 8
 """Compressed pieces after which others get their turn: some ten milliseconds."""
 
 
+def sends_chunks(http: web.BaseRequest) -> bool:
+    """Whether a response of unknown length goes out in chunks: HTTP/1.0 ends it with the connection, HTTP/2 has frames."""
+    return http.version == HttpVersion11
+
+
 def takes_gzip(http: web.BaseRequest) -> bool:
     """Whether the client says that it takes gzip. Weights are not looked at, as in kube-apiserver."""
     if http.version < HttpVersion11:
@@ -54,7 +59,8 @@ async def send(
         stream.headers["Content-Encoding"] = "gzip"
         if not varies:
             stream.headers["Vary"] = _ENCODING
-        stream.enable_chunked_encoding()
+        if sends_chunks(http):
+            stream.enable_chunked_encoding()
     else:
         stream.content_length = size
     try:

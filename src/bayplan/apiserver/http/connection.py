@@ -24,6 +24,7 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from bayplan.apiserver.authentication.client_certificates import Certified
 from bayplan.apiserver.http.answer import LastResponse, simple_response_bytes, with_close
+from bayplan.apiserver.http.exchange import Peer
 from bayplan.apiserver.http.head import ChunkedBody, Refusal, read_head, refusal_of_beginning
 from bayplan.apiserver.http.headers import (
     LINE,
@@ -54,7 +55,7 @@ class ApiHandler(Protocol):
     """Whether the server ends: each connection closes after its next answer."""
 
     def request(
-        self, connection: Connection, head: ParsedHeaders, method: str, path: str, query: Mapping[str, str], body: bytes
+        self, connection: Peer, head: ParsedHeaders, method: str, path: str, query: Mapping[str, str], body: bytes
     ) -> Request | Response:
         """A request as the API server wants it, or what its sender gets instead."""
 
@@ -351,6 +352,11 @@ class Connection(RequestHandler):
         """To be called when aiohttp has read a request: that and its answer, if it has been answered already."""
         answered, self._answered = self._answered, None
         return answered
+
+    def expect_body(self) -> None:
+        """See Exchange."""
+        if self.transport is not None:
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None

@@ -15,7 +15,7 @@ from bayplan.apiserver.requests import ANONYMOUS, User
 from bayplan.support.clock import Clock
 
 if TYPE_CHECKING:
-    from bayplan.apiserver.http.connection import Connection
+    from bayplan.apiserver.http.exchange import Peer
 
 _PROTOCOLS: Final = "Sec-WebSocket-Protocol"
 _LOWER_PROTOCOLS: Final = _PROTOCOLS.lower()
@@ -60,7 +60,7 @@ class Identities:
         """Whether front proxies say in a header who asks: it is never passed on as it came."""
         return self._headers is not None and self._headers.names(name)
 
-    def certify(self, connection: Connection) -> Certified:
+    def certify(self, connection: Peer) -> Certified:
         """Judge the certificate of a connection."""
         now = self._clock.now()
         connection.certified = found = self._certificates.of(connection.transport, now)
@@ -68,7 +68,7 @@ class Identities:
             self._metrics.certified(found.not_after - now)
         return found
 
-    def user(self, connection: Connection, head: ParsedHeaders, path: str) -> User | Unfinished | None:
+    def user(self, connection: Peer, head: ParsedHeaders, path: str) -> User | Unfinished | None:
         """Who sends a request; None if the credentials are wrong, or nobody may come without."""
         certified = connection.certified or self.certify(connection)
         if certified is not NO_CERTIFICATE and certified.not_after < self._clock.now():

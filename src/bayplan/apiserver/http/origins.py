@@ -12,11 +12,11 @@ from bayplan.apiserver.requests import Origin
 from bayplan.support.memo import memoized
 
 if TYPE_CHECKING:
-    from bayplan.apiserver.http.connection import Connection
+    from bayplan.apiserver.http.exchange import Peer
     from bayplan.apiserver.http.headers import ParsedHeaders
 
 
-def origin_of(connection: Connection, head: ParsedHeaders) -> Origin:
+def origin_of(connection: Peer, head: ParsedHeaders) -> Origin:
     """What is known before the first line of a request has been looked at."""
     transport = connection.transport
     peer = transport.get_extra_info("peername") if transport is not None else None

@@ -25,6 +25,7 @@ from bayplan.apiserver.aggregation.forwarding import is_identity_header
 from bayplan.apiserver.aggregation.probing import Page, Question
 from bayplan.apiserver.authentication.headers import without_token
 from bayplan.apiserver.certificates import KeyPair
+from bayplan.apiserver.http.body import sends_chunks
 from bayplan.apiserver.http.html_pages import LONGEST_PAGE, is_rewritable, rewrite_page
 from bayplan.apiserver.http.messages import LogContent, send_messages
 from bayplan.apiserver.routing.dialing import dial_problem
@@ -206,7 +207,8 @@ class Relays:
             stream.headers.extend(_answer_headers(http, relay, answer))
         if relay.purpose is Purpose.PROXY and http.method != "HEAD" and is_rewritable(answer.headers):
             return await self._pass_on_page(http, relay, answer, stream)
-        if "Content-Length" not in stream.headers and answer.status not in (204, 304) and http.method != "HEAD":
+        has_body = answer.status not in (204, 304) and http.method != "HEAD"
+        if "Content-Length" not in stream.headers and has_body and sends_chunks(http):
             stream.enable_chunked_encoding()
         await stream.prepare(http)
         try:
@@ -230,7 +232,8 @@ class Relays:
         if is_websocket_request(http):
             return await send_messages(http, LogContent(self._while_wanted(http, log)))
         stream = web.StreamResponse(headers={"Content-Type": "text/plain", "Cache-Control": "no-cache, private"})
-        stream.enable_chunked_encoding()
+        if sends_chunks(http):
+            stream.enable_chunked_encoding()
         await stream.prepare(http)
         with contextlib.suppress(ConnectionError):  # if the client has gone
             async for piece in self._while_wanted(http, log):
@@ -275,7 +278,7 @@ class Relays:
             encoding = answer.headers.get("Content-Encoding", "")
             body = rewrite_page(body, encoding, lambda link: _through_proxy(link, http, relay, is_page=True))
             stream.headers["Content-Length"] = str(len(body))
-        elif "Content-Length" not in stream.headers:
+        elif "Content-Length" not in stream.headers and sends_chunks(http):
             stream.enable_chunked_encoding()
         await stream.prepare(http)
         with contextlib.suppress(ConnectionError):  # if the client has gone

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
+from typing import cast
 from urllib.parse import unquote
 
 import msgspec
@@ -28,12 +29,13 @@ from bayplan.apiserver.certificates import KeyPair
 from bayplan.apiserver.http.answer import simple_response, wants_pretty
 from bayplan.apiserver.http.body import GZIP_THRESHOLD, bounded, pieces_of, send
 from bayplan.apiserver.http.conditional import conditioned
-from bayplan.apiserver.http.connection import Connection
 from bayplan.apiserver.http.connection_share import ConnectionShare
 from bayplan.apiserver.http.connections import ConnectionServer
 from bayplan.apiserver.http.drain import drain, refusal_while_draining
+from bayplan.apiserver.http.exchange import Exchange, OpenConnection, Peer
 from bayplan.apiserver.http.head import HEAD_LIMIT
 from bayplan.apiserver.http.headers import NO_QUERY, ParsedHeaders, header_cache
+from bayplan.apiserver.http.http2_support import http2_metrics, http2_settings
 from bayplan.apiserver.http.identity import NOBODY, Identities
 from bayplan.apiserver.http.listener import Listener
 from bayplan.apiserver.http.origins import origin_of
@@ -100,6 +102,7 @@ class HttpServer:
         server.context.kubelet_page = self._relays.kubelet_page
         self._reaper: asyncio.Task[None] | None = None
         settings = server.context.settings
+        self._http2 = http2_settings(settings, server.context.randomness)
         self.in_flight = InFlight(settings.max_requests_inflight, settings.max_mutating_requests_inflight)
         for label, count in (("readOnly", self._reading), ("mutating", self._mutating)):
             server.measured.in_flight.labels(label).set_function(count)
@@ -137,6 +140,8 @@ class HttpServer:
         self._connections = connections = ConnectionServer(
             self._handle,
             self,
+            self.server.context.clock,
+            self._http2,
             access_log=None,
             keepalive_timeout=_NEVER,
             lingering_time=_DRAIN_SECONDS,
@@ -149,7 +154,9 @@ class HttpServer:
         text = "Number of requests dropped with 'TLS handshake error from' error"
         failures = self.server.metrics.counter("apiserver_tls_handshake_errors_total", text).labels()
         seconds = max(timeout, _LEAST_HANDSHAKE_SECONDS)
-        return Listener(connections, tls, clock, handshake_seconds=seconds, failed=failures.inc)
+        if self._http2 is not None:
+            connections.http2_metrics = http2_metrics(self.server.metrics, lambda: float(connections.http2_count))
+        return Listener(connections.protocol, tls, clock, handshake_seconds=seconds, failed=failures.inc)
 
     def _listening(self, listener: Listener) -> None:
         self._listener = listener
@@ -175,6 +182,7 @@ class HttpServer:
         if self._listener is None or self._connections is None:
             return
         self.is_draining = True
+        self._connections.leave()
         await drain(
             self._listener,
             self._connections,
@@ -203,13 +211,13 @@ class HttpServer:
             return
         now, first = self.now(), self.server.context.settings.header_timeout
         for connection in self._connections.all():
-            head, rest = connection.head_since, connection.rests_since
-            is_late = head is not None and now - head > first
-            if is_late or (rest is not None and now - rest > (_KEPT_SECONDS if connection.has_spoken else first)):
+            if _is_unused(connection, now, first):
                 connection.force_close()
             elif connection.certified is not None and connection.certified.not_after < now:
                 connection.end()  # also what lasts, such as a watch: nobody may go on for ever by a certificate that has expired
                 connection.force_close()
+        if self._http2 is not None:
+            self._connections.check_http2_timeouts(first, self.server.context.settings.request_timeout)
 
     def now(self) -> float:
         """See ApiHandler."""
@@ -279,8 +287,7 @@ class HttpServer:
         return None
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
-        connection = http.protocol
-        assert isinstance(connection, Connection)
+        connection = cast("Exchange", http.protocol)
         answered = connection.take_answered()
         if answered is None:
             try:
@@ -331,7 +338,7 @@ class HttpServer:
                 trail.ended()
         return answer
 
-    async def _noted(self, http: web.BaseRequest, connection: Connection, response: Response) -> Response:
+    async def _noted(self, http: web.BaseRequest, connection: Exchange, response: Response) -> Response:
         """The answer to a request that the server does not see, noted in the audit log if there is one."""
         auditor = self.server.auditor
         if auditor is None:
@@ -346,7 +353,7 @@ class HttpServer:
             return await auditor.unauthenticated(request, response)
         return await auditor.refused(request, response)
 
-    def _add_origin(self, http: web.BaseRequest, connection: Connection, head: ParsedHeaders, request: Request) -> None:
+    def _add_origin(self, http: web.BaseRequest, connection: Exchange, head: ParsedHeaders, request: Request) -> None:
         """Say from where a request comes."""
         request.origin = origin = origin_of(connection, head)
         origin.uri, origin.audit_id = http.raw_path, http.headers.get(_AUDIT_ID, "")
@@ -368,7 +375,7 @@ class HttpServer:
             return web.Response(body=body, status=response.code, headers=_headers(response))
         return await send(http, response.code, _headers(response), len(body), pieces_of(body), seconds)
 
-    async def _read(self, http: web.BaseRequest, connection: Connection) -> Request | Response:
+    async def _read(self, http: web.BaseRequest, connection: Exchange) -> Request | Response:
         """The request, or what its sender gets instead. Raises TimeoutError if it does not come."""
         headers = http.headers
         path, _, query_string = http.raw_path.partition("?")
@@ -398,8 +405,8 @@ class HttpServer:
             if content.is_eof():
                 request.body = content.read_nowait()
             else:
-                if "Expect" in headers and http.transport is not None:
-                    http.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                if "Expect" in headers:
+                    connection.expect_body()
                 async with asyncio.timeout(self.server.context.settings.request_timeout):
                     request.body = await (bounded(http, self._limit) if length is None else content.read())
             if len(request.body) > self._limit:
@@ -409,7 +416,7 @@ class HttpServer:
         return request
 
     def request(
-        self, connection: Connection, head: ParsedHeaders, method: str, path: str, query: Mapping[str, str], body: bytes
+        self, connection: Peer, head: ParsedHeaders, method: str, path: str, query: Mapping[str, str], body: bytes
     ) -> Request | Response:
         """See ApiHandler."""
         connection.has_spoken = True
@@ -437,6 +444,13 @@ class HttpServer:
         if self.server.auditor is not None or self.server.context.tracing is not None:
             request.origin = origin_of(connection, head)
         return request
+
+
+def _is_unused(connection: OpenConnection, now: float, first: float) -> bool:
+    """Whether a request's head does not come to its end, or no request comes for long. first: seconds for a head, and for the first request."""
+    head, rest = connection.head_since, connection.rests_since
+    is_late = head is not None and now - head > first
+    return is_late or (rest is not None and now - rest > (_KEPT_SECONDS if connection.has_spoken else first))
 
 
 def _headers(response: Response) -> CIMultiDict[str]:

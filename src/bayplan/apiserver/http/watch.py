@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from aiohttp import HttpVersion11, web
+from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 
 from bayplan.api.errors import gone
 from bayplan.apiserver.context import Context
+from bayplan.apiserver.http.body import sends_chunks
 from bayplan.apiserver.reads.representation import error_event
 from bayplan.apiserver.reads.watching import BOOKMARK, Item, Watcher
 from bayplan.apiserver.verbs.read import bookmark_entry
@@ -45,7 +46,7 @@ class WatchStreams:
     async def serve(self, http: web.BaseRequest, headers: CIMultiDict[str], watcher: Watcher) -> web.StreamResponse:
         """Stream a watch until it ends or the client goes."""
         answer = web.StreamResponse(headers=headers)
-        chunked = http.version >= HttpVersion11
+        chunked = sends_chunks(http)
         if chunked:
             answer.enable_chunked_encoding()
         writer, transport = await answer.prepare(http), http.transport

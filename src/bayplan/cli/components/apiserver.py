@@ -16,6 +16,7 @@ from bayplan.cli.flags.authentication_flags import authentication_options
 from bayplan.cli.flags.authorization_flags import authorization_options
 from bayplan.cli.flags.etcd_flags import EtcdFlags, etcd_options
 from bayplan.cli.flags.feature_gates import gates_in_force
+from bayplan.cli.flags.http2_flags import http2_options
 from bayplan.cli.flags.kube_command import KubeCommand, flag_values
 from bayplan.cli.flags.kube_flag_tables import API_SERVER
 from bayplan.cli.flags.kube_flags import api_server_settings
@@ -181,6 +182,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     flag_value="true",
     help="Whether a server that stops goes on listening until all requests are answered, and answers new ones with 429.",
 )
+@http2_options
 @click.option(
     "--tracing-config-file",
     default="",

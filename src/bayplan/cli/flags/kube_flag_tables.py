@@ -72,13 +72,13 @@ _CLIENT: Final[Reasons] = {
 }
 API_SERVER: Final = _table(
     without_effect={
-        **{reason: names for reason, names in _EVERYWHERE.items() if "profiling" not in names},
+        **{reason: names for reason, names in _EVERYWHERE.items() if "profiling" not in names and "http2" not in names},
         "waits for locks are not measured, and profiles are served on --secure-port": "contention-profiling? debug-socket-path",
         "all objects are kept in memory beside the store": "watch-cache? watch-cache-sizes default-watch-cache-size",
         "privileged containers are for Pod Security to refuse": "allow-privileged?",
         "connections are not slowed down": "max-connection-bytes-per-sec",
         "the address is that of --bind-address": "advertise-address external-hostname",
-        "clients are not sent to other servers": "goaway-chance send-retry-after-while-not-ready-once?",
+        "clients are not sent to other servers": "send-retry-after-while-not-ready-once?",
         "leaders are not coordinated by the server": "coordinated-leadership-lease-duration coordinated-leadership-renew-deadline "
         "coordinated-leadership-retry-period",
         "a collection is deleted by one worker": "delete-collection-workers",

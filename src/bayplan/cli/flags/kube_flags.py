@@ -14,6 +14,7 @@ from bayplan.cli.flags.audit_flags import AUDIT_FLAGS, audit_settings
 from bayplan.cli.flags.authentication_flags import AUTHENTICATION_FLAGS, authentication_settings
 from bayplan.cli.flags.authorization_flags import AUTHORIZATION_FLAGS, authorization_settings
 from bayplan.cli.flags.feature_gates import own_gates
+from bayplan.cli.flags.http2_flags import HTTP2_FLAGS, goaway_chance, is_http2_spoken
 from bayplan.cli.output import Failure
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ API_SERVER_FLAGS = {
     "--request-timeout": "how long a client may take for a request, such as 1m0s",
     "--shutdown-delay-duration": "how long the server goes on serving, not ready, after it was told to stop, such as 10s",
     "--shutdown-send-retry-after": "whether a server that stops goes on listening until all requests are answered, and answers new ones with 429",
+    **HTTP2_FLAGS,
     "--profiling": "whether profiles are served at /debug/pprof/, and the verbosity of the log can be changed at /debug/flags/v (the default)",
     "--tracing-config-file": "file that says which requests are traced, and where traces go (TracingConfiguration)",
     "--runtime-config": "optional APIs to serve: GROUP/VERSION=true, api/alpha=true, with commas between",
@@ -286,6 +288,9 @@ _FIELDS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
         lambda text: _not_negative("--shutdown-delay-duration", text),
     ),
     "--shutdown-send-retry-after": ("shutdown_send_retry_after", _is_true),
+    "--disable-http2-serving": ("http2", is_http2_spoken),
+    "--http2-max-streams-per-connection": ("http2_max_streams", _limit_of("--http2-max-streams-per-connection")),
+    "--goaway-chance": ("goaway_chance", goaway_chance),
     "--profiling": ("profiling", _is_true),
     "--tracing-config-file": ("tracing_config_file", str),
     "--enable-admission-plugins": ("enable_admission_plugins", _names),
