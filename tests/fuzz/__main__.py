@@ -103,7 +103,7 @@ class Run:
     async def _send(self, connection: Connection, case: Case) -> Answer:
         if case.is_request:
             return await connection.ask(case.data, is_head=case.is_head)
-        return await connection.send_raw(case.data, tls=case.tls)
+        return await connection.send_raw(case.data, case.protocol)
 
     async def _judge_slow(self) -> None:
         """Requests that took long among others are sent again, alone: what counts is the CPU time of the server."""

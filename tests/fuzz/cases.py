@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlencode
 
 from bayplan.apiserver.requests import Request
+from tests.fuzz.frames import frames
 from tests.fuzz.nonsense import TOKENS, Nonsense
+from tests.fuzz.wire import Protocol
 
 _RAW = (
     b"GET /api HTTP/1.1\nHost: x\nAuthorization: Bearer %t\n\n",
@@ -34,6 +36,8 @@ _RAW = (
 )
 """%t stands for the administrator's token."""
 _USUAL_SHARE, _REQUEST_SHARE = 0.85, 0.98
+_FRAMES_SHARE = 0.4
+"""Of what is no request of HTTP/1.1: frames of HTTP/2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ class Case:
     is_head: bool = False
     is_request: bool = True
     """Whether it is a whole request, which has an answer; other bytes may have none."""
-    tls: bool = True
+    protocol: Protocol = Protocol.TLS
     path: str = ""
 
     def shown(self, token: str) -> str:
@@ -65,11 +69,14 @@ class Cases:
         kind = self._chance.random()
         if kind < _REQUEST_SHARE:
             return self._request(self._nonsense.request(), usual=kind < _USUAL_SHARE)
+        if self._chance.random() < _FRAMES_SHARE:
+            return Case(frames(self._chance, self._token), is_request=False, protocol=Protocol.HTTP2)
         data = self._chance.choice(_RAW).replace(b"%t", self._token.encode())
         if self._chance.random() < 0.5 and data:
             at = self._chance.randrange(len(data))
             data = data[:at] + self._chance.randbytes(self._chance.choice((1, 1, 3))) + data[at + 1 :]
-        return Case(data, is_request=False, tls=self._chance.random() < 0.9)
+        protocol = Protocol.TLS if self._chance.random() < 0.9 else Protocol.TCP
+        return Case(data, is_request=False, protocol=protocol)
 
     def _request(self, request: Request, *, usual: bool) -> Case:
         """A request with the administrator's credentials, or (not a usual one) others, and with odd headers."""

@@ -27,6 +27,7 @@ class Cluster:
         kubeconfig = directory / "kubeconfig"
         arguments = ["--port", "0", "--data-dir", str(directory / "data"), "--kubeconfig", str(kubeconfig)]
         arguments += ["--nodes", str(nodes), "--apiserver-flag=--event-ttl=20s"]
+        arguments += ["--apiserver-flag=--disable-http2-serving=false"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen([BAYPLAN, "up", *arguments], stdout=log, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + _START_SECONDS

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import re
+import ssl
 from dataclasses import dataclass
 
 from benchmarks.load import Target
@@ -23,11 +25,29 @@ class Answer:
     body: bytes
 
 
+class Protocol(enum.Enum):
+    """What raw bytes are sent over."""
+
+    TCP = "tcp"
+    TLS = "tls"
+    HTTP2 = "h2"
+    """TLS on which both sides have agreed to speak HTTP/2."""
+
+
+def http2_tls() -> ssl.SSLContext:
+    """TLS that offers HTTP/2 and nothing else. It does not look at certificates: the server is that of this process, on loopback."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
 class Connection:
     """One connection at a time; a new one whenever the last was closed."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
+        self._http2_tls = http2_tls()
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
 
@@ -83,12 +103,13 @@ class Connection:
             await self.close()
         return Answer(code, body)
 
-    async def send_raw(self, data: bytes, *, tls: bool) -> Answer:
+    async def send_raw(self, data: bytes, protocol: Protocol) -> Answer:
         """Send bytes over a connection of their own and read what comes."""
         target = self._target
+        tls = {Protocol.TCP: None, Protocol.TLS: target.tls, Protocol.HTTP2: self._http2_tls}[protocol]
         reader, writer = await asyncio.wait_for(
             asyncio.open_connection(
-                target.host, target.port, ssl=target.tls if tls else None, server_hostname="localhost" if tls else None
+                target.host, target.port, ssl=tls, server_hostname="localhost" if tls is not None else None
             ),
             ANSWER_SECONDS,
         )
