@@ -425,3 +425,21 @@ def test_with_retry_after_new_requests_are_refused_until_all_are_answered() -> N
                 one.writer.close()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("method", ["FOO", "PROPFIND", "get"])
+def test_methods_that_parsers_do_not_know_are_answered_by_the_server(method: str) -> None:
+    async def run() -> None:
+        async with served() as server, line(server) as one:
+            for body in (b"", b'{"metadata":{"name":"x"}}'):
+                head = GET.replace(b"GET", method.encode()).replace(b"/api/v1/namespaces/default", MAPS.encode())
+                code, answer = await one.ask(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+                assert code == 405
+                assert json.loads(answer)["reason"] == "MethodNotAllowed"
+                assert (await one.ask(GET + b"\r\n"))[0] == 200
+            assert (await one.ask(head.replace(MAPS.encode(), b"/nosuch") + b"\r\n"))[0] == 404
+            code, answer = await one.ask(head.replace(TOKEN.encode(), TOKENS["carol"][0].encode()) + b"\r\n")
+            assert code == 403
+            assert 'cannot  resource "configmaps"' in json.loads(answer)["message"]
+
+    asyncio.run(run())

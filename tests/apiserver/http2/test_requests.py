@@ -210,3 +210,13 @@ def test_http_2_is_not_offered_unless_it_is_wanted() -> None:
             writer.close()
 
     asyncio.run(run())
+
+
+def test_methods_that_nobody_knows_are_answered_by_the_server() -> None:
+    async def run() -> None:
+        async with http2_served() as (_, client):
+            answer = await client.ask("FOO", MAPS)
+            assert (answer.status, answer.json["reason"]) == (405, "MethodNotAllowed")
+            assert (await client.ask("FOO", "/nosuch")).status == 404
+
+    asyncio.run(run())

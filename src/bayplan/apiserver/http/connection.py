@@ -25,7 +25,7 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 from bayplan.apiserver.authentication.client_certificates import Certified
 from bayplan.apiserver.http.answer import LastResponse, simple_response_bytes, with_close
 from bayplan.apiserver.http.exchange import Peer
-from bayplan.apiserver.http.head import ChunkedBody, Refusal, read_head, refusal_of_beginning
+from bayplan.apiserver.http.head import PARSED_METHODS, ChunkedBody, Refusal, read_head, refusal_of_beginning
 from bayplan.apiserver.http.headers import (
     LINE,
     LONGEST_BLOCK,
@@ -105,6 +105,7 @@ class Connection(RequestHandler):
         "has_spoken",
         "head_since",
         "is_long_running",
+        "method",
         "rests_since",
     )
 
@@ -141,6 +142,8 @@ class Connection(RequestHandler):
         """Whether a request has come."""
         self.is_long_running = False
         """Whether the present request is one that lasts until its client or the server ends it."""
+        self.method: str | None = None
+        """The method of the request in aiohttp's hands, if it is one that aiohttp's parser does not take; the parser gets POST in its place."""
         self.certified: Certified | None = None
         """What the client's certificate is good for; known once a request has come."""
         self.rests_since: float | None = handler.now()
@@ -232,6 +235,10 @@ class Connection(RequestHandler):
 
     def _pass_on(self, head: bytes, body: bytes) -> None:
         """Let aiohttp have the head of a request, and as much of the body as has come."""
+        method, _, rest = head.partition(b" ")
+        self.method = None
+        if method not in PARSED_METHODS:
+            self.method, head = method.decode(), b"POST " + rest
         if self._is_tunnel:
             super().data_received(head + body)
         elif body or self._body_left != 0:

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_parser import RawRequestMessage
+from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
 from bayplan.apiserver.http.connection import ApiHandler, Connection
@@ -54,6 +57,20 @@ class ConnectionServer(web.Server):
     def __call__(self) -> RequestHandler:
         """The protocol of a new connection that speaks HTTP/1.1."""
         return Connection(self, self._handler, loop=asyncio.get_running_loop(), **self._settings)
+
+    def _make_request(
+        self,
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: RequestHandler,
+        writer: AbstractStreamWriter,
+        task: asyncio.Task[None],
+    ) -> web.BaseRequest:
+        """See web.Server."""
+        assert isinstance(protocol, Connection)
+        if protocol.method is not None:
+            message = message._replace(method=protocol.method)
+        return super()._make_request(message, payload, protocol, writer, task)
 
     def _make_http2(self) -> asyncio.Protocol:
         from bayplan.apiserver.http.http2.connection import Http2Connection

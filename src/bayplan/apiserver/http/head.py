@@ -14,6 +14,9 @@ from typing import Final, NamedTuple
 HEAD_LIMIT: Final = (1 << 20) + 4096
 """Bytes of a head, as in Go: MaxHeaderBytes and some slack."""
 
+PARSED_METHODS: Final = frozenset((b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS", b"TRACE"))
+"""Methods that parsers know; requests with other ones are answered, too."""
+
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"(%b) ([^ \x00-\x20\x7f]+) HTTP/(\d)\.(\d)" % _TOKEN)
 _HEADER = re.compile(rb"(%b):[ \t]*(.*?)[ \t]*" % _TOKEN, re.DOTALL)
