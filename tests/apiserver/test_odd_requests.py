@@ -319,3 +319,56 @@ def test_an_eviction_at_another_revision_leaves_the_pod_as_it_is() -> None:
             assert _message(await _ask(api, "POST", f"{path}x/eviction", {"metadata": {"name": "px"}}))[0] == 404
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("dots", [".", ".."])
+def test_a_namespace_of_dots_is_no_part_of_a_key(dots: str) -> None:
+    base = f"/api/v1/namespaces/{dots}/configmaps"
+
+    async def scenario() -> None:
+        async with opened() as api:
+            for path in (base, f"{base}?watch=1", f"{base}?labelSelector=a"):
+                assert _message(await _ask(api, "GET", path)) == (500, f'invalid key: "/configmaps/{dots}"')
+            assert _message(await _ask(api, "DELETE", base)) == (500, f'invalid key: "/configmaps/{dots}"')
+            for method, body in (("GET", None), ("DELETE", None), ("PATCH", {})):
+                found = await _ask(api, method, f"{base}/x", body, content_type=_MERGE if body is not None else "")
+                assert _message(found) == (500, f'invalid key: "/configmaps/{dots}/x"')
+            nodes = f"/api/v1/namespaces/{dots}/replicationcontrollers/x"
+            assert _message(await _ask(api, "GET", nodes)) == (500, f'invalid key: "/controllers/{dots}/x"')
+            code, message = _message(await _ask(api, "POST", base, {"metadata": {"name": "x"}}))
+            assert code == 500
+            assert message == f"Internal error occurred: invalid resource name \"{dots}\": [may not be '{dots}']"
+            assert (await _ask(api, "GET", "/api/v1/namespaces/./nosuch")).code == 404
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", [".", "..", "a%b"])
+def test_a_name_that_is_no_segment_of_a_path_is_refused_when_it_is_looked_up(name: str) -> None:
+    why = "may not contain '%'" if "%" in name else f"may not be '{name}'"
+
+    async def scenario() -> None:
+        async with opened() as api:
+            assert _message(await _ask(api, "GET", f"{_MAPS}/{name}")) == (
+                400,
+                f'Name parameter invalid: "{name}": {why}',
+            )
+            job = await _ask(api, "DELETE", f"/apis/batch/v1/namespaces/default/jobs/{name}")
+            assert _message(job) == (400, f'Name parameter invalid: "{name}": {why}')
+            assert "child pods are preserved" in job.warnings[0]  # which comes before
+            for kind in ("/api/v1/namespaces/default/configmaps", "/apis/rbac.authorization.k8s.io/v1/clusterroles"):
+                assert (await _ask(api, "POST", kind, {"metadata": {"name": name}})).code == 422
+
+    asyncio.run(scenario())
+
+
+def test_events_are_of_the_core_group_inside() -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+            code, message = _message(
+                await _ask(api, "GET", "/apis/events.k8s.io/v1/namespaces/default/events", accept=accept)
+            )
+            assert (code, message.rpartition("(")[2]) == (406, "*core.EventList)")
+
+    asyncio.run(scenario())

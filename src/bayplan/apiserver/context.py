@@ -39,6 +39,7 @@ from bayplan.apiserver.custom_resources.progress import ServedDefinitions
 from bayplan.apiserver.objects import ObjectStore, too_large
 from bayplan.apiserver.reads.negotiation import PLAIN, Form, negotiate, negotiate_custom
 from bayplan.apiserver.reads.representation import Shape
+from bayplan.apiserver.reads.storage_key import check_key
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Request, ResourcePath, Response
 from bayplan.apiserver.routing.service_routes import ServiceRoutes
@@ -201,7 +202,8 @@ class Call:
         return Response(code, shape.one(entry), shape.form.media_type, warnings=self.warnings)
 
     def entry(self, namespace: str, name: str) -> Entry | None:
-        """The current state of an object, or None."""
+        """The current state of an object, or None. Raises ApiError (400, 500) for a name or namespace that none can have."""
+        check_key(self.kind, namespace, name)
         return self.context.objects.cache(self.stored).get(namespace, name)
 
     async def in_served_version(self, entry: Entry) -> Entry:

@@ -218,7 +218,7 @@ class Dispatcher:
         return await _VERBS[verb](call)
 
     def _prepared(self, call: Call) -> Response | None:
-        """What is to be done before a verb: the route of custom resources, the name. Returns the response if there is no such page. Raises ApiError (400)."""
+        """What is to be done before a verb: the route of custom resources. Returns the response if there is no such page."""
         path, request = call.path, call.request
         if path.kind.is_custom:
             settled = settled_path(request, path)
@@ -226,8 +226,6 @@ class Dispatcher:
                 return page_not_found()
             call.path = path = settled
             _warn_if_deprecated(call)
-        if path.name in _NO_NAMES and call.kind.is_stored:
-            raise bad_request(f"Name parameter invalid: \"{path.name}\": may not be '{path.name}'")
         return None
 
     @staticmethod
@@ -317,8 +315,6 @@ def _check_routed(method: str, path: ResourcePath) -> None:
         raise method_not_allowed()
 
 
-_NO_NAMES = frozenset((".", ".."))
-"""What may not stand for a name in a path, as in keys of the store."""
 _METHODS = {
     "get": ("GET",),
     "list": ("GET",),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import failure, forbidden_error, not_found_error
+from bayplan.api.errors import failure, forbidden_error, internal_error, not_found_error
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.admission.chain import CREATE, DELETE, AdmissionPlugin, AdmissionRequest
+from bayplan.apiserver.reads.storage_key import segment_problem
 
 IMMORTAL = ("default", "kube-system", "kube-public")
 
@@ -32,6 +33,8 @@ class NamespaceLifecycle(AdmissionPlugin):
         namespaces = call.context.objects.cache(_namespace_kind(call.context.kinds))
         entry = namespaces.get("", request.namespace)
         if entry is None:
+            if problem := segment_problem(request.namespace):
+                raise internal_error(f'invalid resource name "{request.namespace}": [{problem}]')
             raise not_found_error("namespaces", "", request.namespace)
         if entry.fields.get("status.phase") == "Terminating":
             metadata = namespaces.shared(entry).metadata

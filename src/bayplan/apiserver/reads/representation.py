@@ -68,7 +68,8 @@ class Shape:
         """The name of the internal type of an object, or of a list of them."""
         if self.kind.is_custom:
             return "*unstructured.UnstructuredList" if name.endswith("List") else "*unstructured.Unstructured"
-        return f"*{self.kind.group.partition('.')[0] or 'core'}.{name}"
+        group = "core" if self.kind.group == "events.k8s.io" else self.kind.group.partition(".")[0] or "core"
+        return f"*{group}.{name}"
 
     def body(self, entry: Entry) -> bytes:
         """The object without kind and apiVersion and the opening brace, in the served version."""

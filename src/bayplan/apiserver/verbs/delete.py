@@ -46,8 +46,8 @@ async def delete(call: Call) -> Response:
     if call.kind.kind == "PriorityClass" and not call.kind.is_custom and call.path.name in _SYSTEM_CLASSES:
         detail = "this is a system priority class and cannot be deleted"
         raise forbidden_error(call.kind.plural, call.kind.group, call.path.name, detail)
-    entry = call.entry(call.path.namespace, call.path.name)
     _warn(call, options)
+    entry = call.entry(call.path.namespace, call.path.name)
     if entry is None:
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
     change = call.context.write_memo.change(call, DELETE)

@@ -24,6 +24,7 @@ from bayplan.apiserver.custom_resources.mixed_cache import mixed
 from bayplan.apiserver.reads.cache import ResourceCache
 from bayplan.apiserver.reads.list_options import check_list_options
 from bayplan.apiserver.reads.negotiation import PROTOBUF, negotiate_stream
+from bayplan.apiserver.reads.storage_key import check_key
 from bayplan.apiserver.reads.watching import ADDED, BOOKMARK, Entry, Watcher
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter, revision_problem
 from bayplan.store.errors import Compacted, FutureRevision, StoreCorrupt
@@ -201,6 +202,7 @@ async def chosen(call: Call) -> tuple[list[Entry], meta_v1.ListMeta]:
     """
     select, _ = selection(call)
     limit, at, after = _page(call)
+    check_key(call.kind, call.path.namespace, call.path.name)
     converts = call.kind.asks_webhook
     entries = await (
         matching(call, at, after, select, limit) if converts else entries_at(call, at, after, select, limit)
@@ -350,6 +352,7 @@ def watch(call: Call) -> Response:
     if problem := revision_problem(text or "0"):
         raise failure(500, "", f'resourceVersion: Invalid value: "{text}": {problem}', details=False)
     timeout = int_parameter(query, "timeoutSeconds")
+    check_key(call.kind, call.path.namespace, call.path.name)
     cache = call.context.objects.cache(call.stored)
     chooses = select
     if call.path.namespace:

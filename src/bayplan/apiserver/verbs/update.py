@@ -22,6 +22,7 @@ from bayplan.apiserver.context import Call
 from bayplan.apiserver.custom_resources.conversion import rehearsed, resolved
 from bayplan.apiserver.managed_fields.managers import track_update
 from bayplan.apiserver.managed_fields.renewal import keep_times
+from bayplan.apiserver.reads.storage_key import storage_key
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response, revision_problem
 from bayplan.apiserver.verbs.create import OTHER_NAMESPACE, create_object, unsaved
@@ -139,15 +140,6 @@ def _keep_deletion(new: meta_v1.ObjectMeta, was: meta_v1.ObjectMeta) -> None:
         new.deletion_grace_period_seconds = was.deletion_grace_period_seconds
 
 
-_OLD_PREFIXES = {
-    "endpoints": "services/endpoints",
-    "nodes": "minions",
-    "replicationcontrollers": "controllers",
-    "services": "services/specs",
-}
-"""Kinds whose key in etcd is not their plural."""
-
-
 def check_uid(call: Call, wanted: str, uid: str) -> None:
     """A replacement that names the uid of another object is for that one. Raises ApiError (409), worded as Kubernetes' storage does."""
     if wanted and wanted != uid:
@@ -157,11 +149,9 @@ def check_uid(call: Call, wanted: str, uid: str) -> None:
 def precondition_failed(call: Call, why: str) -> ApiError:
     """409: the object is not the one that the client means, worded as Kubernetes' storage does. A dry run does not reach the folder that all keys are in."""
     kind, path = call.kind, call.path
-    prefix = _OLD_PREFIXES.get(kind.plural, kind.plural)
-    if kind.group in ("apiextensions.k8s.io", "apiregistration.k8s.io"):
-        prefix = f"{kind.group}/{prefix}"
-    key = "/".join(part for part in (prefix, path.namespace, path.name) if part)
-    key = f"/{key}" if call.dry_run else f"/registry/{key}"
+    key = storage_key(kind, path.namespace, path.name)
+    if not call.dry_run:
+        key = f"/registry{key}"
     detail = (
         f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
         f"Precondition failed: {why}"
