@@ -9,6 +9,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable
 
+import msgspec
+
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.types import core_v1, meta_v1, networking_v1
 from bayplan.apiserver.allocation.errors import Full, OutOfRange, Taken
@@ -22,6 +24,11 @@ from bayplan.support.timestamps import parse_rfc3339, rfc3339
 FAMILY_LABEL = "ipaddress.kubernetes.io/ip-family"
 MANAGED_BY_LABEL = "ipaddress.kubernetes.io/managed-by"
 MANAGER = "ipallocator.k8s.io"
+_FIELDS = (
+    b'{"f:metadata":{"f:labels":{".":{},"f:ipaddress.kubernetes.io/ip-family":{},"f:ipaddress.kubernetes.io/managed-by":{}}},'
+    b'"f:spec":{"f:parentRef":{".":{},"f:name":{},"f:namespace":{},"f:resource":{}}}}'
+)
+"""Fields of an IPAddress that the server manages: all that it writes."""
 _LARGEST = 1 << 62
 """Addresses of a range that are given out at most."""
 _ORPHAN_SECONDS = 60.0
@@ -142,16 +149,29 @@ class ServiceAddresses:
         return True
 
     def _object(self, address: str, service: core_v1.Service) -> networking_v1.IPAddress:
+        now = rfc3339(self._clock.now())
         metadata = meta_v1.ObjectMeta(
             name=address,
             uid=self._randomness.uuid4(),
-            creation_timestamp=rfc3339(self._clock.now()),
+            creation_timestamp=now,
             labels={FAMILY_LABEL: family_of(address), MANAGED_BY_LABEL: MANAGER},
+            managed_fields=(self._managed(now),),
         )
         parent = networking_v1.ParentReference(
             resource="services", namespace=service.metadata.namespace, name=service.metadata.name
         )
         return networking_v1.IPAddress(metadata=metadata, spec=networking_v1.IPAddressSpec(parent_ref=parent))
+
+    @staticmethod
+    def _managed(now: str) -> meta_v1.ManagedFieldsEntry:
+        return meta_v1.ManagedFieldsEntry(
+            manager="kube-apiserver",
+            operation="Update",
+            api_version="networking.k8s.io/v1",
+            time=now,
+            fields_type="FieldsV1",
+            fields_v1=msgspec.Raw(_FIELDS),
+        )
 
     async def release(self, address: str) -> None:
         """Give an address back; nothing happens if it was not taken."""

@@ -26,13 +26,18 @@ _GROUP_PRIORITIES = {
     "node.k8s.io": 16300,
     "discovery.k8s.io": 16200,
     "flowcontrol.apiserver.k8s.io": 16100,
-    "resource.k8s.io": 15900,
+    "resource.k8s.io": 16200,
 }
 """Which group clients prefer if several have a kind: the highest. Source: Kubernetes' `controlplane/apiserver/aggregator.go`.
 
 Metrics are not among them, though this server may serve them: charts of metrics servers create that APIService, and must not find it made by another.
 """
-_VERSION_PRIORITIES = {("", "v1"): 1, ("autoscaling", "v2"): 30, ("flowcontrol.apiserver.k8s.io", "v1"): 21}
+_VERSION_PRIORITIES = {
+    ("", "v1"): 1,
+    ("autoscaling", "v2"): 30,
+    ("flowcontrol.apiserver.k8s.io", "v1"): 21,
+    ("resource.k8s.io", "v1"): 21,
+}
 _VERSION_PRIORITY = 15
 _REGISTRATION = "apiregistration.k8s.io"
 """Describes the others and not itself."""

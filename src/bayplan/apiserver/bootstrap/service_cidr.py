@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import msgspec
+
 from bayplan.api.types import meta_v1, networking_v1
 from bayplan.apiserver.bootstrap.publishing import change, ensure, kind_of
 from bayplan.apiserver.context import Context
@@ -14,6 +16,12 @@ logger = logging.getLogger(__name__)
 
 NAME = "kubernetes"
 API_VERSION = "networking.k8s.io/v1"
+_MANAGER = "kubernetes-service-cidr-controller"
+_FIELDS = (
+    b'{"f:status":{"f:conditions":{"k:{\\"type\\":\\"Ready\\"}":{".":{},"f:lastTransitionTime":{},"f:message":{},'
+    b'"f:status":{},"f:type":{}}}}}'
+)
+"""Fields of the condition, which kube-apiserver's own controller applies."""
 _READY = "Kubernetes default Service CIDR is ready"
 
 
@@ -29,7 +37,9 @@ async def publish_service_cidr(context: Context) -> None:
         if known != cidrs and known != cidrs[:1]:
             logger.warning("the service ranges %s differ from those of the ServiceCIDR %s: %s", cidrs, NAME, known)
             return
-    await change(context, API_VERSION, "ServiceCIDR", "", NAME, lambda obj: _ready(obj, spec, context.clock.now()))
+    await change(
+        context, API_VERSION, "ServiceCIDR", "", NAME, lambda obj: _ready(obj, spec, context.clock.now()), track=False
+    )
 
 
 def _ready(obj: Any, spec: networking_v1.ServiceCIDRSpec, now: float) -> Any:
@@ -40,4 +50,15 @@ def _ready(obj: Any, spec: networking_v1.ServiceCIDRSpec, now: float) -> Any:
         )
         others = tuple(one for one in obj.status.conditions if one.type != "Ready")
         obj.status = networking_v1.ServiceCIDRStatus(conditions=(*others, ready))
+        managed = meta_v1.ManagedFieldsEntry(
+            manager=_MANAGER,
+            operation="Apply",
+            api_version=API_VERSION,
+            time=rfc3339(now),
+            fields_type="FieldsV1",
+            fields_v1=msgspec.Raw(_FIELDS),
+            subresource="status",
+        )
+        known = (one for one in obj.metadata.managed_fields if one.manager != _MANAGER)
+        obj.metadata.managed_fields = (managed, *known)
     return obj
