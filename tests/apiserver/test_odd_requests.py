@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from bayplan.apiserver.requests import Request, Response
+from bayplan.apiserver.requests import Request, Response, User
 from bayplan.apiserver.server import ApiServer
-from tests.apiserver.serving import ADMIN, opened
+from tests.apiserver.serving import ADMIN, AS_RECORDED, opened
 
 _MAPS = "/api/v1/namespaces/default/configmaps"
 _MERGE = "application/merge-patch+json"
@@ -370,5 +370,123 @@ def test_events_are_of_the_core_group_inside() -> None:
                 await _ask(api, "GET", "/apis/events.k8s.io/v1/namespaces/default/events", accept=accept)
             )
             assert (code, message.rpartition("(")[2]) == (406, "*core.EventList)")
+
+    asyncio.run(scenario())
+
+
+def test_a_patch_of_a_scale_names_the_object_that_it_is_for() -> None:
+    deployments = "/apis/apps/v1/namespaces/default/deployments"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    body = {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}
+
+    async def scenario() -> None:
+        async with opened() as api:
+            made = json.loads((await _ask(api, "POST", deployments, body)).body)["metadata"]["uid"]
+            patch = {"metadata": {"uid": "x"}, "spec": {"replicas": 3}}
+            assert _message(await _ask(api, "PATCH", f"{deployments}/d/scale", patch, content_type=_MERGE)) == (
+                409,
+                'Operation cannot be fulfilled on deployments/scale.apps "d": Precondition failed: UID in precondition: x, '
+                f"UID in object meta: {made}",
+            )
+            patch["metadata"] = {"uid": made}
+            assert (await _ask(api, "PATCH", f"{deployments}/d/scale", patch, content_type=_MERGE)).code == 200
+
+    asyncio.run(scenario())
+
+
+def test_managed_fields_are_in_order_where_the_body_has_a_status() -> None:
+    node = {
+        "metadata": {"name": "n", "labels": {"a": "b"}},
+        "spec": {"podCIDR": "10.0.0.0/24"},
+        "status": {"phase": "x"},
+    }
+
+    async def scenario() -> None:
+        async with opened() as api:
+            made = json.loads((await _ask(api, "POST", "/api/v1/nodes", node)).body)
+            (entry,) = made["metadata"]["managedFields"]
+            assert list(entry["fieldsV1"]) == ["f:metadata", "f:spec"]
+
+    asyncio.run(scenario())
+
+
+_RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+@pytest.mark.parametrize(
+    ("reference", "code", "message"),
+    [
+        ({"kind": "Role", "name": "r"}, 400, "Namespace parameter required."),
+        ({"kind": "ClusterRole", "name": ""}, 400, "Name parameter required."),
+        ({"kind": "ClusterRole", "name": ".."}, 400, "Name parameter invalid: \"..\": may not be '..'"),
+        (
+            {"kind": "ClusterRole", "name": "nosuch"},
+            404,
+            'clusterrolebindings.rbac.authorization.k8s.io "nosuch" not found',
+        ),
+        ({"kind": "X", "name": "r"}, 500, 'unsupported role reference kind: "X"'),
+    ],
+)
+def test_a_binding_to_a_role_that_cannot_be_is_refused_when_the_role_is_looked_up(
+    reference: dict[str, str], code: int, message: str
+) -> None:
+    granter = User("granter")
+    rules = [{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterrolebindings"], "verbs": ["create"]}]
+    subjects = [{"kind": "User", "name": granter.name, "apiGroup": "rbac.authorization.k8s.io"}]
+
+    async def scenario() -> None:
+        async with opened(settings=AS_RECORDED) as api:
+            await _ask(api, "POST", f"{_RBAC}/clusterroles", {"metadata": {"name": "granter"}, "rules": rules})
+            role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "granter"}
+            binding = {"metadata": {"name": "granter"}, "subjects": subjects, "roleRef": role}
+            await _ask(api, "POST", f"{_RBAC}/clusterrolebindings", binding)
+            body = json.dumps({"metadata": {"name": "b"}, "subjects": subjects, "roleRef": reference}).encode()
+            found = await api.handle(Request("POST", f"{_RBAC}/clusterrolebindings", {}, granter, body))
+            assert _message(found) == (code, message)
+
+    asyncio.run(scenario())
+
+
+def test_what_an_authorizer_refuses_is_not_to_be_sniffed_and_what_admission_refuses_may_be() -> None:
+    async def scenario() -> None:
+        async with opened(settings=AS_RECORDED) as api:
+            for method, path in (("GET", _MAPS), ("GET", f"{_MAPS}/x"), ("POST", _MAPS), ("GET", "/metrics")):
+                refused = await api.handle(Request(method, path, {}, User("nobody")))
+                assert (refused.code, refused.headers) == (403, {"X-Content-Type-Options": "nosniff"})
+            immortal = await _ask(api, "DELETE", "/api/v1/namespaces/default")
+            assert (immortal.code, immortal.headers) == (403, {})
+
+    asyncio.run(scenario())
+
+
+def test_requirements_of_label_selectors_in_reviews_are_checked_like_others() -> None:
+    requirements = [{"key": "", "operator": "Exists"}, {"key": "a", "operator": "In", "values": ["b c"]}]
+    attributes = {"verb": "list", "resource": "pods", "labelSelector": {"requirements": requirements}}
+
+    async def scenario() -> None:
+        async with opened() as api:
+            path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+            code, message = _message(
+                await _ask(api, "POST", path, {"spec": {"user": "a", "resourceAttributes": attributes}})
+            )
+            assert code == 422
+            where = "spec.resourceAttributes.labelSelector.requirements"
+            assert f'{where}[0].key: Invalid value: "": name part must be non-empty' in message
+            assert f'{where}[1].values[0]: Invalid value: "b c": a valid label must be' in message
+
+    asyncio.run(scenario())
+
+
+def test_an_applied_list_with_keys_has_no_empty_items() -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [None]}}
+
+    async def scenario() -> None:
+        async with opened() as api:
+            path = "/api/v1/namespaces/default/pods/p?fieldManager=m"
+            code, message = _message(await _ask(api, "PATCH", path, pod, content_type="application/apply-patch+yaml"))
+            assert (code, message.rpartition(": ")[2]) == (
+                500,
+                "associative list with keys may not have a null element",
+            )
 
     asyncio.run(scenario())

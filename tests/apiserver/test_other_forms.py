@@ -139,3 +139,12 @@ def test_the_metadata_of_nothing_are_null() -> None:
 def test_the_table_of_what_is_not_kept_has_no_revision() -> None:
     code, table = answered("POST", MAPS, {"metadata": {"name": "c"}}, form("Table"), dryRun="All")
     assert (code, table["metadata"]) == (201, {})
+
+
+@pytest.mark.parametrize("subresource", ["eviction", "binding", "log"])
+def test_what_has_no_table_is_refused_before_it_is_looked_for(subresource: str) -> None:
+    method, body = ("GET", None) if subresource == "log" else ("POST", {"metadata": {"name": "nosuch"}})
+    path = f"/api/v1/namespaces/default/pods/nosuch/{subresource}"
+    code, refused = answered(method, path, body, form("Table"))
+    assert (code, refused["message"].partition(":")[0]) == (406, "only the following media types are accepted")
+    assert answered(method, path, body, "application/json")[0] != 406

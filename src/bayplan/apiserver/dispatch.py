@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 from typing import Protocol
 
-from bayplan.api.errors import ApiError, bad_request, internal_error, method_not_allowed, request_too_large
+from bayplan.api.errors import (
+    ApiError,
+    bad_request,
+    internal_error,
+    method_not_allowed,
+    not_acceptable,
+    request_too_large,
+)
 from bayplan.apiserver.aggregation.forwarding import not_available, relay_to
 from bayplan.apiserver.aggregation.registry import is_available
-from bayplan.apiserver.context import Call, Context
+from bayplan.apiserver.context import BODY_TYPES, Call, Context
 from bayplan.apiserver.custom_resources.routes import settled_path, verb_not_supported
 from bayplan.apiserver.discovery.deprecation import deprecation_of
 from bayplan.apiserver.flow_control.watch_counts import WatchCounts
@@ -260,7 +268,10 @@ class Dispatcher:
 def _failure(request: Request, error: Exception) -> Response:
     """The response to a request that has failed."""
     if isinstance(error, ApiError):
-        return refusal(request, error)
+        response = refusal(request, error)
+        if error.code == HTTPStatus.FORBIDDEN:  # by an authorizer; refusals of admission are responses of resources
+            response.headers["X-Content-Type-Options"] = "nosniff"
+        return response
     if isinstance(error, RecursionError):  # only what clients send can be nested that deeply
         return refusal(request, bad_request("exceeded max depth"))
     if isinstance(error, UnicodeDecodeError):  # only what clients send may be no text
@@ -287,6 +298,8 @@ def _form(call: Call) -> Form:
         _check_routed(call.request.method, call.path)
     try:
         form = PLAIN if subresource is not None and subresource.name in STREAMS else call.form
+        if form.convert_to == "Table" and subresource is not None and subresource.name in _WITHOUT_TABLE:
+            raise not_acceptable(BODY_TYPES)
     except ApiError as error:
         if not error.status.message.startswith("406: "):  # the words of who finds routes, and only routes warn
             _warn_if_deprecated(call)
@@ -315,6 +328,8 @@ def _check_routed(method: str, path: ResourcePath) -> None:
         raise method_not_allowed()
 
 
+_WITHOUT_TABLE = frozenset(("binding", "eviction", "log", "token"))
+"""Subresources whose storage makes no tables."""
 _METHODS = {
     "get": ("GET",),
     "list": ("GET",),

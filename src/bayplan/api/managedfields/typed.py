@@ -77,6 +77,8 @@ class Type:
             if isinstance(item, (dict, list)) or item is None:
                 raise TypedError("associative list without keys has an element that is no scalar")
             return "v:" + msgspec.json.encode(item).decode()
+        if item is None:
+            raise TypedError("associative list with keys may not have a null element")
         if not isinstance(item, dict):
             raise TypedError("associative list with keys may not have non-map elements")
         if len(self.keys) == 1:

@@ -76,21 +76,29 @@ def check_label_selector(errors: Errors, path: str, selector: meta_v1.LabelSelec
     if selector.match_labels:
         check_labels(errors, f"{path}.matchLabels", selector.match_labels)
     for index, expression in enumerate(selector.match_expressions):
-        where = f"{path}.matchExpressions[{index}]"
-        if expression.operator in ("In", "NotIn"):
-            if not expression.values:
-                errors.append(required(f"{where}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-        elif expression.operator in ("Exists", "DoesNotExist"):
-            if expression.values:
-                errors.append(
-                    forbidden(f"{where}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
-                )
-        else:
-            errors.append(invalid(f"{where}.operator", expression.operator, "not a valid selector operator"))
-        check_key_format(errors, f"{where}.key", expression.key)
-        for position, value in enumerate(expression.values):
-            for message in formats.label_value(value):
-                errors.append(invalid(f"{where}.values[{position}]", value, message))
+        check_label_requirement(errors, f"{path}.matchExpressions[{index}]", expression)
+
+
+def check_label_requirement(errors: Errors, path: str, requirement: meta_v1.LabelSelectorRequirement) -> None:
+    """One expression about a label."""
+    check_operator(errors, path, requirement.operator, requirement.values)
+    check_key_format(errors, f"{path}.key", requirement.key)
+    for position, value in enumerate(requirement.values):
+        for message in formats.label_value(value):
+            errors.append(invalid(f"{path}.values[{position}]", value, message))
+
+
+def check_operator(errors: Errors, path: str, operator: str, values: Sequence[str]) -> None:
+    """The operator of an expression, and whether it goes with values."""
+    if operator in ("In", "NotIn"):
+        if not values:
+            errors.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            errors.append(forbidden(f"{path}.values", text))
+    else:
+        errors.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
 
 
 def check_port_number(errors: Errors, path: str, port: int) -> None:

@@ -10,13 +10,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bayplan.api.errors import ApiError, forbidden_error, internal_error, not_found_error, quoted
+from bayplan.api.errors import ApiError, bad_request, failure, forbidden_error, not_found_error, quoted
 from bayplan.api.types import rbac_v1
 from bayplan.apiserver.authorization.attributes import Attributes, attributes_of
 from bayplan.apiserver.authorization.interface import MASTERS, Decision
 from bayplan.apiserver.authorization.rbac import GROUP, RoleMissing, aggregate
 from bayplan.apiserver.authorization.rules import FULL_AUTHORITY, PolicyRule, compacted, missing, show, show_list
 from bayplan.apiserver.context import Call
+from bayplan.apiserver.reads.storage_key import segment_problem
 
 ROLES = ("Role", "ClusterRole")
 BINDINGS = ("RoleBinding", "ClusterRoleBinding")
@@ -77,13 +78,24 @@ def _check_binding(call: Call, obj: Any) -> None:
         )
         if call.context.authorizer.authorize(may).decision is Decision.ALLOW:
             return
+    _check_reference(role, namespace)
     try:
         rules = call.context.authorizer.rbac.rules_of(role, namespace)
     except RoleMissing as problem:
         if problem.is_unsupported:
-            raise internal_error(str(problem)) from None
+            raise failure(500, "", str(problem), details=False) from None
         raise not_found_error(call.kind.plural, GROUP, role.name) from None
     _check_covered(call, obj, rules)
+
+
+def _check_reference(role: rbac_v1.RoleRef, namespace: str) -> None:
+    """Raises ApiError (400) if there can be no such role, worded as Kubernetes' storage does."""
+    if role.kind == "Role" and not namespace:
+        raise bad_request("Namespace parameter required.")
+    if role.kind in ROLES and not role.name:
+        raise bad_request("Name parameter required.")
+    if role.kind in ROLES and (problem := segment_problem(role.name)):
+        raise bad_request(f"Name parameter invalid: {quoted(role.name)}: {problem}")
 
 
 def _check_covered(call: Call, obj: Any, rules: Sequence[PolicyRule]) -> None:

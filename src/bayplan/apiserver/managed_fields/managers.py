@@ -135,6 +135,7 @@ def track_create(call: Call, obj: Any, api_version: str = "", subresource: str =
         nodes = {key: known.node for key, known in fields.items()}
         if below:
             nodes["f:metadata"] = {key: known.node for key, known in below.items()}
+            nodes = dict(sorted(nodes.items()))
         changes = Comparison({}, {}, call.strategy.ownable("", union(nodes, empty)))
         metadata.managed_fields = write_entries(
             update(given_managers(given), changes, who=who, api_version=version, now=_now(call))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 from msgspec.structs import replace
 
-from bayplan.api.errors import FieldError, forbidden, invalid, required
+from bayplan.api.errors import FieldError, invalid, required
 from bayplan.api.types import authorization_v1, meta_v1
+from bayplan.api.validation.fields import check_label_requirement, check_operator
+
+_Requirement = meta_v1.LabelSelectorRequirement | meta_v1.FieldSelectorRequirement
+_Selector = authorization_v1.FieldSelectorAttributes | authorization_v1.LabelSelectorAttributes
 
 
 def review_errors(review: Any, *, has_user: bool, namespace: str | None) -> list[FieldError]:
@@ -47,7 +52,11 @@ def _invalid(path: str, other: authorization_v1.NonResourceAttributes, text: str
 
 def _selector_errors(wanted: authorization_v1.ResourceAttributes) -> list[FieldError]:
     errors: list[FieldError] = []
-    for name, selector in (("fieldSelector", wanted.field_selector), ("labelSelector", wanted.label_selector)):
+    selectors: tuple[tuple[str, _Selector | None], ...] = (
+        ("fieldSelector", wanted.field_selector),
+        ("labelSelector", wanted.label_selector),
+    )
+    for name, selector in selectors:
         if selector is None:
             continue
         path = f"spec.resourceAttributes.{name}"
@@ -58,23 +67,15 @@ def _selector_errors(wanted: authorization_v1.ResourceAttributes) -> list[FieldE
         if not selector.raw_selector and not selector.requirements:
             text = f"when {path} is specified, requirements or rawSelector is required"
             errors.append(required(f"{path}.requirements", text))
-        for index, one in enumerate(selector.requirements):
-            errors += _requirement_errors(f"{path}.requirements[{index}]", one)
+        for index, one in enumerate(cast("Sequence[_Requirement]", selector.requirements)):
+            _check_requirement(errors, f"{path}.requirements[{index}]", one)
     return errors
 
 
-def _requirement_errors(path: str, requirement: Any) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _check_requirement(errors: list[FieldError], path: str, requirement: _Requirement) -> None:
+    if isinstance(requirement, meta_v1.LabelSelectorRequirement):
+        check_label_requirement(errors, path, requirement)
+        return
     if not requirement.key:
         errors.append(required(f"{path}.key", "must be specified"))
-    operator = requirement.operator
-    if operator in ("In", "NotIn"):
-        if not requirement.values:
-            errors.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
-    elif operator in ("Exists", "DoesNotExist"):
-        if requirement.values:
-            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            errors.append(forbidden(f"{path}.values", text))
-    else:
-        errors.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
-    return errors
+    check_operator(errors, path, requirement.operator, requirement.values)

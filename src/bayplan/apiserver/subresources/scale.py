@@ -157,8 +157,11 @@ def _scaled(call: Call, obj: Any, scale: autoscaling_v1.Scale, *, applied: bool 
     wanted = scale.metadata.resource_version
     if wanted and wanted != obj.metadata.resource_version:
         raise conflict(call.kind.plural, call.kind.group, call.path.name)
-    if not call.kind.is_custom or call.path.verb == "update":
+    if call.path.verb == "update":
         check_uid(call, scale.metadata.uid, obj.metadata.uid)
+    elif not call.kind.is_custom and scale.metadata.uid != obj.metadata.uid:
+        why = f"Precondition failed: UID in precondition: {scale.metadata.uid}, UID in object meta: {obj.metadata.uid}"
+        raise conflict(f"{call.kind.plural}/scale", call.kind.group, call.path.name, why)
     if isinstance(call.kind, CustomKind):
         return _scaled_custom(call, call.kind, obj, scale, applied=applied)
     before, obj.spec.replicas = obj.spec.replicas, scale.spec.replicas

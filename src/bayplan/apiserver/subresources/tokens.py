@@ -13,13 +13,12 @@ from bayplan.api.errors import (
     conflict,
     invalid,
     invalid_object,
-    not_acceptable,
     not_found_error,
     quoted,
 )
 from bayplan.api.types import authentication_v1, core_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
-from bayplan.apiserver.context import BODY_TYPES, Call
+from bayplan.apiserver.context import Call
 from bayplan.apiserver.managed_fields.managers import track_create
 from bayplan.apiserver.reads.other_forms import answer_in_form
 from bayplan.apiserver.requests import Response
@@ -42,8 +41,6 @@ TokenRequest = authentication_v1.TokenRequest
 
 async def handle(call: Call) -> Response:
     """create on `serviceaccounts/NAME/token`. Raises ApiError."""
-    if call.form.convert_to == "Table":
-        raise not_acceptable(BODY_TYPES)
     request: TokenRequest = call.body_object(TokenRequest, "TokenRequest", _VERSION)
     _check_place(call, request)
     account = call.context.find("ServiceAccount", call.path.namespace, call.path.name)
