@@ -296,18 +296,21 @@ class Call:
         repeated = repeated_keys(self.request.body)
         return [repeated] if repeated else []
 
-    def body_json(self, kind_name: str) -> bytes:
-        """The body as JSON. Raises ApiError (400, 415)."""
+    def _as_json(self, kind_name: str) -> bytes:
+        """The body as JSON, whatever that holds. Raises ApiError (400, 415)."""
         request = self.request
         media_type = request.content_type.partition(";")[0].strip().lower() or "application/json"
         if media_type == "application/json":
-            data = request.body
-        elif media_type == "application/yaml":
-            data = yaml_to_json(request.body, kind_name)
-        elif media_type == protobuf.MEDIA_TYPE:
-            data = protobuf_to_json(request.body, kind_name, self.context.kinds)
-        else:
-            raise unsupported_media_type(BODY_TYPES)
+            return request.body
+        if media_type == "application/yaml":
+            return yaml_to_json(request.body, kind_name)
+        if media_type == protobuf.MEDIA_TYPE:
+            return protobuf_to_json(request.body, kind_name, self.context.kinds)
+        raise unsupported_media_type(BODY_TYPES)
+
+    def body_json(self, kind_name: str) -> bytes:
+        """The body as JSON. Raises ApiError (400, 415)."""
+        request, data = self.request, self._as_json(kind_name)
         if data[:1] != b"{":
             data = data.strip()
             if data == b"null":
@@ -322,9 +325,8 @@ class Call:
         given_version, given_kind = obj.api_version, obj.kind
         if isinstance(obj, CustomObject):
             if not given_kind:
-                shown = self.body_json(kind_name).decode(errors="replace")
-                problem = DecodeError(f"Object 'Kind' is missing in '{shown}'")
-                raise self._undecodable(kind_name, api_version, problem)
+                shown = self._as_json(kind_name).decode(errors="replace") if self.request.body else ""
+                raise Unrecognized(kind_name, f"Object 'Kind' is missing in '{shown}'", self.request.body)
             if given_version != api_version:
                 found = f"the API version in the data ({given_version})"
                 raise bad_request(f"{found} does not match the expected API version ({api_version})")

@@ -232,8 +232,7 @@ class Dispatcher:
             settled = settled_path(request, path)
             if settled is None:
                 return page_not_found()
-            call.path = path = settled
-            _warn_if_deprecated(call)
+            call.path = settled
         return None
 
     @staticmethod
@@ -293,6 +292,7 @@ def _form(call: Call) -> Form:
     """The form that the client wants, once built-in resources have found their route and deprecated ones have said so. Raises ApiError (405, 406)."""
     subresource = call.path.subresource
     if call.kind.is_custom:
+        _warn_if_deprecated(call)
         return PLAIN if subresource is not None and subresource.name in STREAMS else call.form
     if subresource is None:
         _check_routed(call.request.method, call.path)

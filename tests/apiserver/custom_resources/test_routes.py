@@ -139,3 +139,79 @@ def test_the_server_manages_what_it_says_of_a_deletion() -> None:
         await door.patch(path("x"), {"metadata": {"finalizers": None}})
 
     serving(scenario)
+
+
+def test_a_deprecated_version_is_warned_of_whatever_the_answer() -> None:
+    async def scenario(door: Door) -> None:
+        await door.define(definition(version(deprecated=True)))
+        await door.create(path(), thing())
+        for where, accept, code in (
+            (path("x"), "application/xml", 406),
+            (path(watch="1"), "text/plain", 406),
+            (path("x"), "*/*", 200),
+        ):
+            answer = await door.get(where, Accept=accept)
+            assert (answer.code, answer.warnings) == (code, ('299 - "example.com/v1 Thing is deprecated"',))
+
+    serving(scenario)
+
+
+def test_one_resource_is_no_list_of_metadata() -> None:
+    async def scenario(door: Door) -> None:
+        await door.define(definition())
+        await door.create(path(), thing())
+        form = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+        answer = await door.get(path("x"), Accept=form)
+        assert (answer.code, answer.message) == (500, "content is not a list")
+
+    serving(scenario)
+
+
+def test_resources_of_the_cluster_cannot_be_selected_by_namespace() -> None:
+    async def scenario(door: Door) -> None:
+        await door.define(definition(namespaced=False))
+        answer = await door.get(path(namespace="", fieldSelector="metadata.namespace%3Dx"))
+        assert (answer.code, answer.message) == (400, "field label not supported: metadata.namespace")
+        assert (await door.get(path(namespace="", fieldSelector="metadata.name%3Dx"))).code == 200
+
+    serving(scenario)
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [(b"{}", "'{}' ({})"), (b"null", "'null' (6e756c6c)"), (b'{"spec":1}', '\'{"spec":1}\' ({"spec":1})')],
+)
+def test_a_body_without_a_kind_is_shown(body: bytes, shown: str) -> None:
+    async def scenario(door: Door) -> None:
+        await door.define(definition(version(subresources={"status": {}})))
+        await door.create(path(), thing())
+        for method, where in (("POST", path()), ("PUT", path("x")), ("PUT", path("x", subresource="status"))):
+            answer = await door.send(method, where, body)
+            why = f"the object provided is unrecognized (must be of type Thing): Object 'Kind' is missing in {shown}"
+            assert (answer.code, answer.message) == (400, why)
+
+    serving(scenario)
+
+
+def test_a_patch_that_fits_nothing_is_shown_with_its_fields_in_order() -> None:
+    async def scenario(door: Door) -> None:
+        await door.define(definition())
+        await door.create(path(), thing(spec={"n": 1, "a": "x"}))
+        answer = await door.patch(path("x"), {"metadata": []})
+        assert answer.code == 422
+        assert '\\"metadata\\":[],\\"spec\\":{\\"a\\":\\"x\\",\\"n\\":1}}' in answer.message
+
+    serving(scenario)
+
+
+def test_rules_are_not_looked_at_without_a_name() -> None:
+    async def scenario(door: Door) -> None:
+        rules = [{"rule": "true"}]
+        await door.define(definition(version(schema={"type": "object", "x-kubernetes-validations": rules})))
+        answer = await door.send("POST", path(), {**thing(), "metadata": {}})
+        causes = [one["message"] for one in answer.tree["details"]["causes"]]
+        assert answer.code == 422
+        assert "Required value: name or generateName is required" in causes
+        assert any("some validation rules were not checked" in one for one in causes)
+
+    serving(scenario)

@@ -137,7 +137,7 @@ class CustomStrategy(Strategy):
         """What the rules of the schema say, unless what is wrong already keeps them from being looked at."""
         if self._rules is None:
             return []
-        if any(error.type in _BLOCKING for error in others):
+        if any(error.type in _BLOCKING for error in others) or not obj.metadata.name:
             return [values.UNCHECKED]
         found = self._find(self._rules, obj, old)
         # the question about warnings comes next

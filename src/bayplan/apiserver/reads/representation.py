@@ -62,6 +62,8 @@ class Shape:
                 "must be 'Metadata', 'Object', 'None', or empty"
             )
         if self.form.convert_to == "PartialObjectMetadataList" and not is_list:
+            if self.kind.is_custom:
+                raise failure(500, "", "content is not a list", details=False)
             raise no_list(self._go_type(self.kind.kind))
 
     def _go_type(self, name: str) -> str:

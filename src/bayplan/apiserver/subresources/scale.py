@@ -89,7 +89,7 @@ def _answer(call: Call, entry: Entry) -> Response:
         assert call.kind.scale is not None
         raise internal_error(f'the spec replicas field "{call.kind.scale.spec_replicas_path}" does not exist')
     scale.kind = scale.api_version = ""
-    return answer_in_form(call, 200, _HEAD, scale, "autoscaling")
+    return answer_in_form(call, 200, _HEAD, scale, "v1" if call.kind.is_custom else "autoscaling")
 
 
 class _Type(msgspec.Struct, rename="camel"):

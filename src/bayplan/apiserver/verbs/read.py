@@ -121,7 +121,8 @@ def _check_fields(call: Call, fields: FieldSelector) -> None:
     """Kinds with selectable fields of their own list them all; the others know name and namespace. Raises ApiError (400)."""
     renamed = call.strategy.stored_field_names(call.kind.group) if call.kind is not call.stored else None
     own = call.strategy.selectable_field_names if renamed is None else renamed.keys()
-    common = ("metadata.name", "metadata.namespace") if call.kind.namespaced or not own else ("metadata.name",)
+    has_namespace = call.kind.namespaced or not (own or call.kind.is_custom)
+    common = ("metadata.name", "metadata.namespace") if has_namespace else ("metadata.name",)
     for requirement in fields.requirements:
         path = requirement.field
         if path in common or path in own:
