@@ -22,11 +22,11 @@ from bayplan.apiserver.etcd_layout import etcd_folders
 from bayplan.apiserver.health import AUTHENTICATION
 from bayplan.apiserver.http.server import HttpServer
 from bayplan.apiserver.in_process import InProcessEndpoint
-from bayplan.apiserver.objects import PREFIX
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.stored_forms import JSON, StoredForms
+from bayplan.apiserver.stored_objects import PREFIX
 from bayplan.apiserver.tls import client_tls
 from bayplan.apiserver.webhooks.http import HttpSender
 from bayplan.client import Client

@@ -72,7 +72,7 @@ def copy_store(source: str, target: str, etcd: EtcdFlags, output: str) -> None:
 
 async def _copy(source: str, target: str, etcd: EtcdFlags) -> CopyReport:
     """Raises StoreError, UsageError."""
-    from bayplan.apiserver.objects import SERVERS
+    from bayplan.apiserver.stored_objects import SERVERS
     from bayplan.store.copying import copy
     from bayplan.support.progress import Progress
 
