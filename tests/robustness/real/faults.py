@@ -170,9 +170,13 @@ class Faults:
                 raise
 
     async def _until_whole(self) -> None:
-        """Return when all members answer: only then another one may go away."""
+        """Return when all members answer: only then another one may go away. Those that have ended for want of a disk are started again."""
         for member in self._installation.members:
-            await asyncio.to_thread(etcdctl, member.endpoint, "get", "any", seconds=60)
+            await asyncio.to_thread(insist, partial(self._ask_member, member))
+
+    def _ask_member(self, member: Member) -> None:
+        self._installation.restart(member)
+        etcdctl(member.endpoint, "get", "any", seconds=5)
 
 
 def _move_leader(endpoints: str, chance: random.Random) -> None:
