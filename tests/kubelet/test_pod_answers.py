@@ -236,6 +236,38 @@ class TestCommands:
         assert found.attach(WEB, "main", lambda: True) is None
 
 
+def test_a_command_of_a_client_that_goes_while_it_starts_is_killed_with_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, make = tmp_path / "child", asyncio.create_subprocess_exec
+
+    async def slow(*words: Any, **options: Any) -> asyncio.subprocess.Process:
+        process = await make(*words, **options)
+        while not started.exists() or not started.read_text():  # noqa: ASYNC110 - the command says it
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        return process
+
+    async def run() -> None:
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", slow)
+        found = answers(tmp_path, local(workDir=str(tmp_path)))
+        runs = found.command(WEB, "main", ("sh", "-c", "sleep 600 & echo $! > child; wait"), tty=False)
+        assert runs is not None
+        running = asyncio.ensure_future(runs(CommandStreams(stdout=Screen())))
+        async with asyncio.timeout(10):
+            while not started.exists() or not started.read_text():  # noqa: ASYNC110 - the command says it
+                await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.wait((running,))
+        assert running.cancelled()
+
+    asyncio.run(run())
+    child, until = int(started.read_text()), time.monotonic() + 5
+    while _runs(child) and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not _runs(child)
+
+
 def _runs(process: int) -> bool:
     """Whether a process is there and no zombie."""
     try:

@@ -73,8 +73,8 @@ async def _started(
     variables = {name: os.environ[name] for name in _KEPT if name in os.environ}
     if terminal is not None:
         variables["TERM"] = "xterm"
-    try:
-        process = await asyncio.create_subprocess_exec(
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
             command[0],
             *command[1:],
             stdin=ends[0],
@@ -85,14 +85,26 @@ async def _started(
             preexec_fn=functools.partial(_begin_session, terminal),
             **who,
         )
+    )
+    try:
+        process = await asyncio.shield(starting)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise StreamError(f"{command[0]} cannot be run: {error}") from error
+    except asyncio.CancelledError:  # the command may run already, and have started others: asyncio would end it alone
+        with contextlib.suppress(OSError, ValueError, subprocess.SubprocessError):
+            await _kill_session(await starting)
+        raise
     try:
         yield process
     finally:
-        with contextlib.suppress(ProcessLookupError):  # the session has ended by itself
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        await _kill_session(process)
+
+
+async def _kill_session(process: asyncio.subprocess.Process) -> None:
+    """Kill a command and all that it has started."""
+    with contextlib.suppress(ProcessLookupError):  # the session has ended by itself
+        os.killpg(process.pid, signal.SIGKILL)
+    await process.wait()
 
 
 def _begin_session(terminal: int | None) -> None:
