@@ -13,6 +13,7 @@ from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.reads import cache
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import Client
+from bayplan.store.errors import StoreUnavailable
 from bayplan.store.url import open_store
 from bayplan.support.clock import SystemClock
 from tests.apiserver.serving import client_of, opened
@@ -180,5 +181,26 @@ def test_what_was_written_is_in_the_next_list() -> None:
             for index in range(50):
                 await client.create(config_map(f"c{index:02}"))
                 assert len((await page(client))["items"]) == index + 1
+
+    asyncio.run(run())
+
+
+def test_a_page_of_the_past_that_the_store_does_not_give_now_is_to_be_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def away(*_: Any, **__: Any) -> None:
+        raise StoreUnavailable("etcd does not answer")
+
+    async def run() -> None:
+        async with opened() as server:
+            client = client_of(server)
+            for name in "abc":
+                await client.create(config_map(name))
+            first = await page(client, limit=1)
+            await client.create(config_map("d"))
+            monkeypatch.setattr(server.context.objects.store, "range", away)
+            with pytest.raises(ApiError, match="the store cannot be used: etcd does not answer") as caught:
+                await page(client, limit=1, **{"continue": first["metadata"]["continue"]})
+            assert caught.value.code == 503
 
     asyncio.run(run())

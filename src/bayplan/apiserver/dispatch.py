@@ -19,6 +19,7 @@ from bayplan.api.errors import (
     method_not_allowed,
     not_acceptable,
     request_too_large,
+    service_unavailable,
 )
 from bayplan.apiserver.aggregation.forwarding import not_available, relay_to
 from bayplan.apiserver.aggregation.registry import is_available
@@ -40,6 +41,7 @@ from bayplan.apiserver.tracing import VERBS
 from bayplan.apiserver.verbs import create, delete, patch, read, update
 from bayplan.apiserver.writes.options import check_write_options
 from bayplan.apiserver.writes.submitting import SubmittedRequest, submit
+from bayplan.store.errors import StoreClosed, StoreCorrupt, StoreUnavailable
 
 logger = logging.getLogger(__name__)
 
@@ -275,6 +277,8 @@ def _failure(request: Request, error: Exception) -> Response:
         return refusal(request, bad_request("exceeded max depth"))
     if isinstance(error, UnicodeDecodeError):  # only what clients send may be no text
         return refusal(request, bad_request(f"error decoding: {error}"))
+    if isinstance(error, (StoreUnavailable, StoreClosed)) and not isinstance(error, StoreCorrupt):
+        return refusal(request, service_unavailable(f"the store cannot be used: {error}"))
     logger.error("%s %s failed", request.method, request.path, exc_info=error)
     if request.audit is not None:
         request.audit.panic = f"{type(error).__name__}: {error}"
