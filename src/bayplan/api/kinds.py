@@ -32,7 +32,12 @@ class Subresource:
 
 def resource_of_key(key: str) -> tuple[str, str]:
     """Group and plural of the objects under a key of the store. Events are those of the core, whichever group serves them."""
-    _, _, group, resource, *_ = (*key.split("/", 4), "", "")  # fewer parts in a prefix, and in keys that are no objects
+    _, _, group, resource, *_ = (
+        *key.split("/", 4),
+        "",
+        "",
+        "",
+    )  # fewer parts in a prefix, and in keys that are no objects
     return "" if group == "core" else group, resource
 
 

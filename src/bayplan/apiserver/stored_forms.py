@@ -6,7 +6,6 @@ Source: `k8s.io/apimachinery/pkg/runtime/serializer/protobuf`, `--storage-media-
 
 from __future__ import annotations
 
-import functools
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +14,7 @@ from bayplan.api import protobuf
 from bayplan.api.codec import DecodeError, decode, encode
 from bayplan.api.conversion import convert
 from bayplan.api.conversion_definitions import from_v1beta1
-from bayplan.api.kinds import DEFAULT_KINDS, OPTIONAL, Kind, KindTable
+from bayplan.api.kinds import DEFAULT_KINDS, OPTIONAL, Kind, KindTable, resource_of_key
 from bayplan.api.schema import definition_of
 from bayplan.api.strategies import strategy_for
 from bayplan.apiserver.etcd_layout import WITH_GROUP
@@ -109,17 +108,14 @@ class StoredForms:
         """media_type: one of MEDIA_TYPES, in which objects are written."""
         kinds = KindTable((*DEFAULT_KINDS, *OPTIONAL))
         is_protobuf = media_type == protobuf.MEDIA_TYPE
-        self._by_prefix = {
-            kind.storage_prefix: StoredForm(kind, kinds, is_protobuf=is_protobuf and kind.group not in WITH_GROUP)
+        self._by_resource = {
+            resource_of_key(kind.storage_prefix): StoredForm(
+                kind, kinds, is_protobuf=is_protobuf and kind.group not in WITH_GROUP
+            )
             for kind in kinds
             if kind.is_stored and kinds.storage_kind(kind) is kind
         }
-        self._of_start = functools.cache(self._found)
 
     def of_key(self, key: str) -> StoredForm | None:
         """The form of an object by its key in the store; None for custom resources, and for what is no object."""
-        _, _, group, resource, *_ = (*key.split("/", 4), "", "", "")
-        return self._of_start((group, resource))
-
-    def _found(self, start: tuple[str, str]) -> StoredForm | None:
-        return self._by_prefix.get(f"/registry/{start[0]}/{start[1]}/")
+        return self._by_resource.get(resource_of_key(key))

@@ -51,8 +51,8 @@ class Evictions:
         for task in self._running:
             task.cancel()
 
-    async def seen_to_go(self, victims: Sequence[str]) -> None:
-        """Wait until evicted pods are seen to go: before, the pod would find that it has to make room once more."""
+    async def wait_until_leaving(self, victims: Sequence[str]) -> None:
+        """Wait until this scheduler has been told that evicted pods leave: before, the pod would find that it has to make room once more."""
         staying = {victim for victim in victims if self._stays(victim)}
         if staying:
             await self._departed(_Departure(staying))

@@ -387,7 +387,7 @@ class SchedulerService:
                 await self._tell(outcome)
                 gone = await self._evicted(evicting)
             if gone:
-                await self.evictions.seen_to_go(decision.victims)
+                await self.evictions.wait_until_leaving(decision.victims)
         finally:
             self.core.queue.release(pod.key, again=not gone)
             self._work.set()
@@ -427,7 +427,7 @@ class SchedulerService:
                 evicting = self.evictions.begin(victims, Preemptor("podgroup", uid, scheduler), "cluster")
                 gone = await self._evicted(evicting)
             if gone:
-                await self.evictions.seen_to_go(victims)
+                await self.evictions.wait_until_leaving(victims)
         finally:
             for pod in members:
                 self.core.queue.release(pod, again=not gone)

@@ -95,12 +95,13 @@ class TransformingStore:
         return item if value is item.value else replace(item, value=value)
 
     def _event(self, event: Event) -> Event:
-        if self._choose(event.key) is None:
+        transformer = self._choose(event.key)
+        if transformer is None:
             return event
         value, previous = event.value, event.previous
         self._note(event.key, value)
-        read = None if value is None else self._read(event.key, value)
-        read_previous = None if previous is None else self._read(event.key, previous)
+        read = None if value is None else transformer.from_storage(event.key, value)
+        read_previous = None if previous is None else transformer.from_storage(event.key, previous)
         if read is value and read_previous is previous:
             return event
         return replace(event, value=read, previous=read_previous)

@@ -39,18 +39,18 @@ _NAMES: Final = {
 class FieldEncoder:
     """Encodes the header fields of one connection's responses; takes the place of h2's encoder."""
 
-    __slots__ = ("_begun", "header_table_size")
+    __slots__ = ("_has_started", "header_table_size")
 
     def __init__(self) -> None:
-        self._begun = False
+        self._has_started = False
         self.header_table_size = 0
         """What h2 says that the client's table may have."""
 
     def encode(self, fields: Iterable[tuple[bytes, bytes]]) -> bytes:
         """A header block. Names are in lower case."""
         parts = [_name(name) + _text(value) if name != b":status" else _status(value) for name, value in fields]
-        if not self._begun:
-            self._begun = True
+        if not self._has_started:
+            self._has_started = True
             parts.insert(0, _SIZE_IS_ZERO)
         return b"".join(parts)
 

@@ -31,7 +31,7 @@ class FrameScanner:
 
     def __init__(self) -> None:
         self.frames = 0
-        """Frames that have begun."""
+        """Frames that have started."""
         self._left = _PREFACE
         """Bytes of the present frame that have not come."""
         self._head = b""
