@@ -30,6 +30,10 @@ class RpcError(Exception):
         self.message = message
 
 
+class UnsentError(RpcError):
+    """The other side has not seen the request, so that it may be sent again, also elsewhere."""
+
+
 class DialError(RpcError):
     """Nobody listens at a socket, or not yet; `str()` is the message alone."""
 

@@ -16,7 +16,6 @@ from bayplan.store.etcd.settings import EtcdSettings
 from bayplan.store.etcd.store import EtcdStore
 from bayplan.store.interface import Deliver, Event, KeyValue, Lost, RangeResult, Watch
 from bayplan.support.clock import SystemClock
-from bayplan.support.rpc_channel import RpcChannel
 
 T = TypeVar("T")
 _numbers = itertools.count(1)
@@ -29,7 +28,7 @@ class RebasedEtcdStore:
     knows_lag = False
     may_be_behind = True
 
-    def __init__(self, endpoint: str, dial: Dial = RpcChannel) -> None:
+    def __init__(self, endpoint: str, dial: Dial | None = None) -> None:
         self._settings = EtcdSettings(endpoints=(endpoint,))
         self._dial = dial
         client = EtcdClient(self._settings, clock=SystemClock(), dial=dial)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from bayplan.store.etcd.connection import Connection, Dial
@@ -34,7 +35,7 @@ from bayplan.store.etcd.messages import (
 from bayplan.store.etcd.settings import EtcdSettings
 from bayplan.store.etcd.watches import EtcdWatch, OnEvents, OnLost, OnProgress, WatchStream
 from bayplan.support.clock import Clock
-from bayplan.support.rpc_channel import RpcChannel
+from bayplan.support.grpc_client.channel import GrpcChannel
 from bayplan.support.rpc_errors import RpcError
 
 
@@ -103,10 +104,10 @@ def get_op(key: bytes) -> Any:
 class EtcdClient:
     """One client of one cluster. It connects at the first call; `close` ends everything."""
 
-    def __init__(self, settings: EtcdSettings, *, clock: Clock, dial: Dial = RpcChannel) -> None:
-        """dial: makes the connections."""
+    def __init__(self, settings: EtcdSettings, *, clock: Clock, dial: Dial | None = None) -> None:
+        """dial: makes the connections; None for those of gRPC over TCP."""
         self.settings = settings
-        self._connection = Connection(settings, clock, dial)
+        self._connection = Connection(settings, clock, dial or partial(GrpcChannel, clock=clock))
         self._stream = WatchStream(self._connection, clock)
 
     @property

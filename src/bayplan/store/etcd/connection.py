@@ -9,25 +9,17 @@ from bayplan.store.etcd.errors import EtcdUnavailable, error_of, is_stale_token
 from bayplan.store.etcd.messages import AUTHENTICATE, MESSAGES
 from bayplan.store.etcd.settings import EtcdSettings
 from bayplan.support.clock import Clock
-from bayplan.support.rpc_channel import RpcChannel
-from bayplan.support.rpc_errors import RpcError
+from bayplan.support.rpc_errors import RpcError, UnsentError
 from bayplan.support.rpc_types import Channel, Metadata
 from bayplan.support.tls_files import TlsFiles
 
 _FIRST_WAIT: Final = 0.05
 _LONGEST_WAIT: Final = 1.0
 """Seconds between two rounds over all members."""
-_UNSENT: Final = (
-    "failed to connect to all addresses",
-    "Name resolution",
-    "DNS resolution failed",
-    "name resolution",
-    "etcdserver: no leader",
-)
-"""What gRPC says when it had no connection to send a request on, and etcd when it does not take one."""
-
-_TLS_SIGNS: Final = ("Handshake", "SSL", "TSI_", "Ssl")
-"""What gRPC says when certificates do not fit."""
+_NOT_TAKEN: Final = "etcdserver: no leader"
+"""What etcd says when it does not take a request."""
+_TLS_SIGN: Final = "SSL"
+"""What is said when certificates do not fit."""
 
 
 Dial = Callable[[str, TlsFiles | None], Channel]
@@ -37,7 +29,7 @@ Dial = Callable[[str, TlsFiles | None], Channel]
 class Connection:
     """The members of a cluster. Channels are made when they are needed, and kept."""
 
-    def __init__(self, settings: EtcdSettings, clock: Clock, dial: Dial = RpcChannel) -> None:
+    def __init__(self, settings: EtcdSettings, clock: Clock, dial: Dial) -> None:
         self._settings = settings
         self._clock = clock
         self._dial = dial
@@ -138,12 +130,12 @@ class Connection:
 
 
 def _is_unsent(error: RpcError) -> bool:
-    return error.code == "UNAVAILABLE" and any(text in error.message for text in _UNSENT)
+    return isinstance(error, UnsentError) or (error.code == "UNAVAILABLE" and _NOT_TAKEN in error.message)
 
 
 def _advice(message: str) -> str:
     """The next step for an operator."""
-    if "certificate" in message.lower() or any(sign in message for sign in _TLS_SIGNS):
+    if "certificate" in message.lower() or _TLS_SIGN in message:
         return "; check --etcd-cafile, --etcd-certfile and --etcd-keyfile"
     if "request timed out" in message or "no leader" in message or "Deadline" in message:
         return "; the cluster has no quorum or is overloaded: look at `etcdctl endpoint status --cluster`"

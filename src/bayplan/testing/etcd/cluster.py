@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from bayplan.store.etcd.messages import CLUSTER, KV, LEASE, MAINTENANCE, MESSAGES
-from bayplan.support.rpc_errors import RpcError
+from bayplan.support.rpc_errors import RpcError, UnsentError
 from bayplan.testing.etcd.state import EtcdState
 
 _PROPOSAL_SECONDS: Final = 5.0
@@ -31,7 +31,7 @@ _LEASES_EVERY: Final = 0.5
 _CHANGES: Final = frozenset(
     (KV + "Put", KV + "DeleteRange", KV + "Txn", KV + "Compact", LEASE + "LeaseGrant", LEASE + "LeaseRevoke")
 )
-_WHOLE: Final = RpcError("UNAVAILABLE", "failed to connect to all addresses; last error: connection refused")
+_WHOLE: Final = UnsentError("UNAVAILABLE", "connection refused")
 _BROKEN: Final = RpcError("UNAVAILABLE", "recvmsg: connection reset by peer")
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bayplan.store.etcd.messages import EVENT_DELETE, FILTER_DELETE, FILTER_PUT, MESSAGES
-from bayplan.support.rpc_errors import RpcError
+from bayplan.support.rpc_errors import RpcError, UnsentError
 from bayplan.testing.etcd.cluster import Member, SimulatedEtcd
 
 _KEEPALIVE_SECONDS: Final = 40.0
@@ -108,7 +108,7 @@ class SimulatedStream:
         cluster, member = self._cluster, self._member
         if not member.is_up:
             await cluster.pause(0.001)
-            self._end(RpcError("UNAVAILABLE", "failed to connect to all addresses; last error: connection refused"))
+            self._end(UnsentError("UNAVAILABLE", "connection refused"))
             return
         while True:
             due, request = await self._requests.get()
