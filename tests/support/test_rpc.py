@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from cri_api.v1 import api_pb2 as wire
 
 from bayplan.csi.messages import Empty, RegistrationStatus
 from bayplan.support.rpc import BlockingConnection, Connection, SocketServer
-from bayplan.support.rpc_channel import RpcChannel
 from bayplan.support.rpc_errors import RpcError
 from tests.support.late_socket import late_socket
 
@@ -95,14 +93,6 @@ def test_what_cannot_be_written_or_read_is_an_error_and_never_an_empty_message(t
     asyncio.run(steps())
 
 
-async def _over_rpc_channel(socket: Path) -> None:
-    channel = RpcChannel(f"unix:{socket}")
-    try:
-        await channel.call(METHOD, wire.VersionRequest(), wire.VersionRequest, seconds=5.0, metadata=())
-    finally:
-        await channel.close()
-
-
 async def _over_connection(socket: Path) -> None:
     connection = Connection(socket)
     try:
@@ -119,7 +109,7 @@ async def _over_blocking_connection(socket: Path) -> None:
         connection.close()
 
 
-@pytest.mark.parametrize("call", [_over_rpc_channel, _over_connection, _over_blocking_connection])
+@pytest.mark.parametrize("call", [_over_connection, _over_blocking_connection])
 def test_a_server_that_is_slow_to_take_a_connection_is_waited_for(
     tmp_path: Path, call: Callable[[Path], Awaitable[None]]
 ) -> None:

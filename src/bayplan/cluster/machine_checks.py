@@ -25,6 +25,7 @@ _PORT: Final = 6443
 _EXTRAS: Final = {
     "kubelet": (("grpc", "cri_api"), "real nodes"),
     "csi": (("grpc", "google.protobuf"), "storage drivers"),
+    "etcd": (("hpack", "google.protobuf"), "a store in etcd"),
     "dns": (("dns",), "the cluster's DNS on real nodes"),
 }
 """Extra -> modules that it brings, and what for."""

@@ -39,7 +39,19 @@ _RESET_CODES: Final = {
 class Call:
     """One stream of a connection. The connection sets `stream`, `window` and `outgoing`."""
 
-    __slots__ = ("_buffer", "_headers", "_needed", "block", "ended", "half_closed", "outgoing", "stream", "taken", "update_window", "window")
+    __slots__ = (
+        "_buffer",
+        "_headers",
+        "_needed",
+        "block",
+        "ended",
+        "half_closed",
+        "outgoing",
+        "stream",
+        "taken",
+        "update_window",
+        "window",
+    )
 
     def __init__(self, block: bytes) -> None:
         self.block = block
@@ -212,7 +224,9 @@ def _error_of(trailers: Headers, headers: Headers | None) -> RpcError | None:
     number = trailers.get("grpc-status")
     if number is None:
         status = (headers or trailers).get(":status", "")
-        return RpcError(_HTTP_CODES.get(status, "UNKNOWN"), f"the server answered with HTTP status {status}, not with one of gRPC")
+        return RpcError(
+            _HTTP_CODES.get(status, "UNKNOWN"), f"the server answered with HTTP status {status}, not with one of gRPC"
+        )
     if number == "0":
         return None
     known = number.isascii() and number.isdecimal() and int(number) < len(_CODES)

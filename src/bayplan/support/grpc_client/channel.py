@@ -149,7 +149,11 @@ class GrpcChannel:
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 transport, made = await loop.create_connection(
-                    lambda: Http2Connection(clock), self._host, self._port, ssl=context, server_hostname=self._host if context else None
+                    lambda: Http2Connection(clock),
+                    self._host,
+                    self._port,
+                    ssl=context,
+                    server_hostname=self._host if context else None,
                 )
                 _keep_watch(transport)
                 await made.ready
@@ -165,7 +169,9 @@ class GrpcStream:
 
     def __init__(self, starting: Any, response: type[Any]) -> None:
         """starting: the coroutine that gives the connection and the call."""
-        self._starting: asyncio.Task[tuple[Http2Connection, StreamingCall]] = asyncio.get_running_loop().create_task(starting)
+        self._starting: asyncio.Task[tuple[Http2Connection, StreamingCall]] = asyncio.get_running_loop().create_task(
+            starting
+        )
         self._starting.add_done_callback(_noticed)
         self._response = response
 
@@ -215,7 +221,7 @@ def _framed(message: Any) -> bytes:
 
 def _parsed(response: type[Any], data: bytes) -> Any:
     try:
-        return response.FromString(data)  # type: ignore[attr-defined]
+        return response.FromString(data)
     except Exception as error:  # whatever the class raises
         raise RpcError("INTERNAL", f"grpc: failed to unmarshal the received message: {error}") from error
 

@@ -24,7 +24,9 @@ _LARGEST_BLOCK: Final = 1 << 20
 """Bytes of a header block in several frames."""
 _BEGINNING: Final = (
     frames.PREFACE
-    + frames.settings_frame({frames.HEADER_TABLE_SIZE: 0, frames.ENABLE_PUSH: 0, frames.INITIAL_WINDOW_SIZE: RECEIVE_WINDOW})
+    + frames.settings_frame(
+        {frames.HEADER_TABLE_SIZE: 0, frames.ENABLE_PUSH: 0, frames.INITIAL_WINDOW_SIZE: RECEIVE_WINDOW}
+    )
     + frames.window_update(0, _CONNECTION_WINDOW - frames.DEFAULT_WINDOW)
 )
 
@@ -80,7 +82,9 @@ class Http2Connection(asyncio.Protocol):
             self.abort(f"the server broke the protocol: {error}")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(self._reason or (f"the connection broke: {exc}" if exc is not None else "the server closed the connection"))
+        self._end(
+            self._reason or (f"the connection broke: {exc}" if exc is not None else "the server closed the connection")
+        )
 
     # What callers do
 
