@@ -24,9 +24,9 @@ def instances(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     made: list[str] = []
     instance = Template.instance
 
-    def noted(self: Template, context: Any, name: str) -> Any:
+    def noted(self: Template, context: Any, name: str, texts: Any) -> Any:
         made.append(name)
-        return instance(self, context, name)
+        return instance(self, context, name, texts)
 
     monkeypatch.setattr(Template, "instance", noted)
     return made
@@ -98,12 +98,62 @@ async def crowd_of(bodies: list[dict[str, Any]]) -> list[Any]:
         return [*answers, await server.send("GET", PODS)]
 
 
+TEXTS = [
+    "one",
+    "two",
+    "three",
+    "",
+    "$(A)",
+    "not a label!",
+    "x" * 64,
+    "\u00e9",
+    'quo"te',
+    "back\\slash",
+    "cmd: ",
+    ", ",
+    "100 %b %%",
+    "~~text-1~~",
+    "four",
+    "true",
+]
+"""Values of labels, annotations and variables; the first are those that a template is learned from."""
+
+
+def _with_texts(number: int, text: str) -> list[dict[str, Any]]:
+    """Bodies that have a text at different places."""
+    name = f"p{number}"
+    env = [{"name": "A", "value": "a"}, {"name": "B", "value": text}, {"name": "B", "value": "$(B) b"}]
+    spread = {
+        "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"a": "b"}}, "matchLabelKeys": ["app"],
+    }  # fmt: skip
+    containers = [{"name": "c", "image": "i", "env": env}]
+    return [
+        pod(name, labels={"app": text, "index": "1"}),
+        pod(name, labels={"name": "one", "app": text}, annotations={"example.com/a": text, "b": "c"}),
+        pod(name, annotations={"kubernetes.io/config.mirror": text}),
+        pod(name, annotations={"controller.kubernetes.io/pod-deletion-cost": text}),
+        pod(name, {"containers": containers}),
+        pod(name, {"containers": [{"name": "c", "image": "i", "env": env[:2]}]}),
+        pod(name, {"containers": [{"name": "c", "image": "i", "env": [*env[:2], {"name": "B", "value": "again"}]}]}),
+        pod(name, {"containers": [{"name": "c", "image": "i", "env": [env[1], {"name": "B", "value": ("$(B)" if number < 3 else "") + text}]}]}),
+        pod(name, {"containers": [{"name": "c", "image": "i", "args": ['{"a": "b"}', "é", "c: "], "env": env[:2]}]}),
+        pod(name, {"containers": [{"name": "c", "image": "i", "args": ['{"a": "b"}', "é"], "env": env[:2]}]}),
+        pod(name, annotations={"controller.kubernetes.io/pod-deletion-cost": str(number) if number < 3 else text}),
+        pod(name, {"initContainers": containers}, labels={"app": name, "other": text}),
+        pod(name, {"topologySpreadConstraints": [spread]}, labels={"app": text}),
+        pod(name, {"tolerations": [{"key": "a", "value": text}], "containers": [{"name": "c", "image": "cmd: ", "args": [text, ": "]}]}),
+        pod("", {"containers": containers}, labels={"app": text}, generateName="g-"),
+        pod(name, {"nodeSelector": {"labels": text}, "hostname": text, "containers": containers}),
+    ]  # fmt: skip
+
+
 def create_templates() -> list[list[dict[str, Any]]]:
     names = ["one", "two", "three", "two", "BAD", "with.dot", "x" * 70, "four"]
     found = [[pod(name, spec) for name in names] for spec in SPECS]
     found += [[pod(name, **metadata) for name in names] for metadata in METADATA]
     found += [[pod("", {}, generateName=base) for _ in range(4)] for base in ("g-", "with.dot-", "Bad-", "y" * 80)]
     found += [[pod(name, {"hostname": "one"}, generateName="one") for name in ("one", "", "two", "", "")]]
+    found += [list(bodies) for bodies in zip(*(_with_texts(*each) for each in enumerate(TEXTS)), strict=True)]
     for body in recorded():
         found.append(
             [{**body, "metadata": {**body["metadata"], "name": name, "namespace": "default"}} for name in names]
@@ -132,6 +182,38 @@ def test_the_third_of_a_template_takes_the_fast_path(instances: list[str]) -> No
             assert (await server.send("POST", PODS, pod("three")))[1]["reason"] == "AlreadyExists"
             assert (await server.send("POST", PODS, pod("five"), dryRun="All"))[0] == 201
             assert (await server.send("GET", f"{PODS}/five"))[0] == 404
+
+    asyncio.run(run())
+
+
+def test_pods_with_labels_annotations_and_variables_of_their_own_take_the_fast_path(instances: list[str]) -> None:
+    async def run() -> None:
+        async with Server() as server:
+            for number, text in enumerate(["one", "two", "three", "four", "$(A)", "not a label!", "five"]):
+                labels, variables = {"index": text.strip("$()"), "app": "a"}, [{"name": "INDEX", "value": text}]
+                spec = {"containers": [{"name": "c", "image": "i", "env": variables}]}
+                await server.send("POST", PODS, pod(f"p{number}", spec, labels=labels, annotations={"a": text}))
+            assert instances == ["p2", "p3", "p6"]
+            made = (await server.send("GET", f"{PODS}/p6"))[1]
+            assert (made["metadata"]["labels"], made["metadata"]["annotations"]) == (
+                {"index": "five", "app": "a"},
+                {"a": "five"},
+            )
+            assert made["spec"]["containers"][0]["env"] == [{"name": "INDEX", "value": "five"}]
+            found = (await server.send("GET", PODS, labelSelector="index in (three,five)"))[1]
+            assert [each["metadata"]["name"] for each in found["items"]] == ["p2", "p6"]
+
+    asyncio.run(run())
+
+
+def test_what_is_fixed_has_a_template_each(instances: list[str]) -> None:
+    async def run() -> None:
+        async with Server() as server:
+            for number, image in enumerate(["a", "a", "b", "b", "a", "b"]):
+                spec = {"containers": [{"name": "c", "image": image}]}
+                made = (await server.send("POST", PODS, pod(f"p{number}", spec)))[1]
+                assert made["spec"]["containers"][0]["image"] == image
+            assert instances == ["p4", "p5"]
 
     asyncio.run(run())
 

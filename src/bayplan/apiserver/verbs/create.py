@@ -17,7 +17,7 @@ from bayplan.apiserver.reads.cache import stored_value
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response, revision_problem
 from bayplan.apiserver.verbs.rules import allocate, check
-from bayplan.apiserver.writes.create_templates import Template
+from bayplan.apiserver.writes.create_templates import Match
 from bayplan.apiserver.writes.generated_names import generated_name
 from bayplan.apiserver.writes.owners import deduplicate_owners
 from bayplan.store.errors import Conflict
@@ -37,19 +37,18 @@ async def create(call: Call) -> Response:
         return call.answer(201, await create_object(call, obj))
     found = templates.find(request_key, body, dependency_version)
     if found is not None:
-        return call.answer(201, await _create_instance(call, *found))
+        return call.answer(201, await _create_instance(call, found))
     obj = call.body_object(call.kind.type, call.kind.kind, call.kind.api_version)
-    named = bool(obj.metadata.name)
     entry = await create_object(call, obj)
     if not call.warnings and templates.dependency_version(call) == dependency_version:
-        templates.note(call.stored, request_key, body, dependency_version, obj, named=named)
+        templates.note(call.stored, request_key, body, dependency_version, obj)
     return call.answer(201, entry)
 
 
-async def _create_instance(call: Call, template: Template, name: str) -> Entry:
-    """One more pod of a template, with this name or, if it is empty, a generated one. Raises ApiError."""
-    objects = call.context.objects
-    pod, value = template.instance(call.context, name)
+async def _create_instance(call: Call, found: Match) -> Entry:
+    """One more pod of a template. Raises ApiError."""
+    objects, (template, name, texts) = call.context.objects, found
+    pod, value = template.instance(call.context, name, texts)
     await call.context.admission.plan(call.stored, CREATE, "").validate(AdmissionRequest(call, CREATE, pod, None))
     for _ in range(1 if name else _NAME_TRIES):
         try:
@@ -58,7 +57,7 @@ async def _create_instance(call: Call, template: Template, name: str) -> Entry:
             await objects.settle(race)
             taken = pod.metadata.name
             if not name:
-                pod, value = template.instance(call.context, name)
+                pod, value = template.instance(call.context, name, texts)
     raise _already_exists(call, taken)
 
 

@@ -1,17 +1,18 @@
-"""The fast path for creates of pods from one template, as those of a ReplicaSet or a load test.
+"""The fast path for creates of pods from one template, as those of a ReplicaSet, an indexed Job or a load test.
 
-Their bodies are equal byte for byte but for the name. So is everything that follows from the body alone: defaults, managed fields, what mutating admission
-adds, that no rule is broken. What depends on other objects as well stays valid until one of these changes:
+Their bodies are equal byte for byte but for the name and some other texts that decide nothing but themselves (`body_texts`). So is everything that follows from
+the body alone: defaults, managed fields, what mutating admission adds, that no rule is broken. What depends on other objects as well stays valid until one of
+these changes:
 
-    body = prefix + name + suffix, dependency version unchanged -> a copy with its own name, uid, times and token volume -> validating admission -> the store
+    same skeleton and fixed texts, dependency version unchanged -> a copy with its own texts, uid, times and token volume -> validating admission -> the store
 
-A body becomes a template when the second one like it comes, if the slow path gave no warning for it.
+A body becomes a template when another one like it has come before, if the slow path gave no warning for it.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -20,12 +21,11 @@ from bayplan.api.codec import encode
 from bayplan.api.kinds import Kind
 from bayplan.api.strategies.core.pod_forms import token_volume
 from bayplan.api.types import core_v1
-from bayplan.api.validation import formats
-from bayplan.api.validation.pods.pod_warnings import pod_name_warnings
 from bayplan.apiserver.admission.chain import CREATE
 from bayplan.apiserver.admission.service_account import TOKEN_VOLUME
 from bayplan.apiserver.authorization.node import NODES
 from bayplan.apiserver.reads.cache import ResourceCache, stored_value
+from bayplan.apiserver.writes.body_texts import BodyTexts, OpenTexts, open_texts_of, texts_of
 from bayplan.apiserver.writes.generated_names import generated_name
 from bayplan.support.hit_rate import HitRate
 from bayplan.support.memo import Memo
@@ -38,15 +38,15 @@ _replace = msgspec.structs.replace
 _QUERY: Final = frozenset(("fieldManager", "fieldValidation"))
 _LONGEST_BODY: Final = 8192
 _TEMPLATES_BYTES: Final = 16 << 20
+_SKELETONS_BYTES: Final = 4 << 20
 _SEEN_BYTES: Final = 1 << 20
 _LEAST_HITS: Final = 0.2
 """Share of creates that hit a template, below which looking for one costs more than it saves."""
-_GIVEN_NAME: Final = re.compile(rb'"name": ?"([a-z0-9][a-z0-9.-]*)"')
-_MOST_NAMES: Final = 4
-"""So many of the names in a body may be that of the pod: labels and owners can come before it."""
 _PLACEHOLDERS: Final = tuple(f"~~bayplan-{slot}~~" for slot in ("name", "uid", "time", "volume"))
-"""Placeholders for what differs between instances."""
-_PLACEHOLDER: Final = re.compile("|".join(_PLACEHOLDERS).encode())
+"""Placeholders for what the server gives each instance."""
+_TEXT_PLACEHOLDER: Final = "~~bayplan-text-%d~~"
+"""That of an open text."""
+_PLACEHOLDER: Final = re.compile(rb"~~bayplan-[a-z]+(?:-[0-9]+)?~~")
 
 
 Caches = tuple[ResourceCache, ...]
@@ -71,25 +71,26 @@ class Instance(NamedTuple):
 class Template:
     """What the pods of one template have in common."""
 
-    def __init__(
-        self, kind: Kind, pod: core_v1.Pod, dependency_version: int, prefix: bytes, suffix: bytes, base: str
-    ) -> None:
+    def __init__(self, kind: Kind, pod: core_v1.Pod, dependency_version: int, open_texts: OpenTexts, size: int) -> None:
+        """size: bytes of the body."""
         self.dependency_version = dependency_version
-        self.prefix, self.suffix = prefix, suffix
-        self.base = base
-        """`generateName`; "" if requests give the names."""
+        self._open = open_texts
+        self._base = pod.metadata.generate_name
         self._volume = token_volume(pod.spec)
-        name, uid, time, volume = _PLACEHOLDERS
-        metadata = _replace(pod.metadata, resource_version="")
-        self._pod = _replace(pod, metadata=metadata)
-        data = stored_value(kind, self._of(name, uid, time, volume))
-        self._slots = tuple(_PLACEHOLDERS.index(placeholder.decode()) for placeholder in _PLACEHOLDER.findall(data))
+        self._pod = _replace(pod, metadata=_replace(pod.metadata, resource_version=""))
+        texts = [_TEXT_PLACEHOLDER % number for number in range(len(open_texts.open))]
+        places = {placeholder.encode(): at for at, placeholder in enumerate((*_PLACEHOLDERS, *texts))}
+        data = stored_value(kind, self._of(_PLACEHOLDERS, texts))
+        self._slots = tuple([places[placeholder] for placeholder in _PLACEHOLDER.findall(data)])
         self._form = _PLACEHOLDER.sub(b"%b", data.replace(b"%", b"%%"))
-        self.size = len(prefix) + len(suffix) + 5 * len(data)
+        self.size = size + 5 * len(data)
         """Bytes, about: an object takes some times as much as its JSON."""
 
-    def _of(self, name: str, uid: str, time: str, volume: str) -> core_v1.Pod:
-        pod = self._pod
+    def _of(self, own: Sequence[str], texts: Sequence[str]) -> core_v1.Pod:
+        """own: as in `_PLACEHOLDERS`. texts: the open ones."""
+        pod, texts_left = self._pod, iter(texts)
+        name, uid, time, volume = own
+        open_texts = self._open
         metadata = _replace(
             pod.metadata,
             name=name,
@@ -97,33 +98,54 @@ class Template:
             creation_timestamp=time,
             managed_fields=tuple([_replace(one, time=time) for one in pod.metadata.managed_fields]),
         )
+        if open_texts.labels:
+            metadata.labels = metadata.labels | {key: next(texts_left) for key, _ in open_texts.labels}
+        if open_texts.annotations:
+            metadata.annotations = metadata.annotations | {key: next(texts_left) for key, _ in open_texts.annotations}
         spec = _with_volume(pod.spec, self._volume, volume) if self._volume else _replace(pod.spec)
+        for variable in open_texts.variables:
+            containers = list(getattr(spec, variable.attribute))
+            container = containers[variable.container]
+            env = list(container.env)
+            env[variable.position] = _replace(env[variable.position], value=next(texts_left))
+            containers[variable.container] = _replace(container, env=tuple(env))
+            setattr(spec, variable.attribute, tuple(containers))
         return _replace(pod, metadata=metadata, spec=spec)
 
-    def instance(self, context: Context, name: str) -> Instance:
-        """One more pod. name: "" to generate one."""
+    def instance(self, context: Context, name: str, texts: Sequence[bytes]) -> Instance:
+        """One more pod. name: "" to generate one. texts: the open ones."""
         randomness = context.randomness
         volume = TOKEN_VOLUME + randomness.suffix(5) if self._volume else ""
-        name = name or generated_name(randomness, self.base)
+        name = name or generated_name(randomness, self._base)
         own = (name, randomness.uuid4(), rfc3339(context.clock.now()), volume)
-        encoded = [text.encode() for text in own]
-        return Instance(self._of(*own), self._form % tuple([encoded[slot] for slot in self._slots]))
+        encoded = [*[text.encode() for text in own], *texts]
+        pod = self._of(own, [text.decode() for text in texts])
+        return Instance(pod, self._form % tuple([encoded[slot] for slot in self._slots]))
+
+
+class Match(NamedTuple):
+    """A body that is one of a template."""
+
+    template: Template
+    name: str
+    """"" to generate one."""
+    texts: list[bytes]
+    """The open ones."""
 
 
 class CreateTemplates:
     """All templates of an API server."""
 
     def __init__(self) -> None:
-        self._generated: Memo[tuple[RequestKey, bytes], Template] = Memo(
+        self._skeletons: Memo[tuple[RequestKey, tuple[bytes, bytes]], OpenTexts] = Memo(
+            "create_skeletons", most_bytes=_SKELETONS_BYTES
+        )
+        self._templates: Memo[tuple[OpenTexts, tuple[bytes, ...]], Template] = Memo(
             "create_templates", most_bytes=_TEMPLATES_BYTES
         )
-        """Templates whose names are generated, by body."""
-        self._named: Memo[tuple[RequestKey, bytes, bytes], Template] = Memo(
-            "create_templates", most_bytes=_TEMPLATES_BYTES
-        )
-        """Templates whose names are given, by the text before and after the name: the number of templates does not matter."""
+        """Templates by skeleton and fixed texts."""
         self._seen: Memo[int, bool] = Memo("create_bodies_seen", most_bytes=_SEEN_BYTES)
-        """Bodies that came once: hashes of request key, prefix and suffix."""
+        """What came once: hashes of skeletons, and of skeletons with fixed texts."""
         self._hit_rate = HitRate(_LEAST_HITS)
         self._caches: tuple[Caches, Caches] | None = None
         """Caches of the kinds whose objects admission depends on (none if it depends on more), and of the kinds of which there must be no object."""
@@ -155,63 +177,58 @@ class CreateTemplates:
             return None
         return sum([cache.revision for cache in deciding])
 
-    def find(self, request_key: RequestKey, body: bytes, dependency_version: int) -> tuple[Template, str] | None:
-        """The template of a body, and the name that the pod brings ("" if it gets one); None if there is none, or what it says does not hold any more."""
+    def find(self, request_key: RequestKey, body: bytes, dependency_version: int) -> Match | None:
+        """The template of a body; None if there is none, or what it says does not hold any more or not for this body."""
         found = self._found(request_key, body, dependency_version)
         self._hit_rate.record(hit=found is not None)
         return found
 
-    def _found(self, request_key: RequestKey, body: bytes, dependency_version: int) -> tuple[Template, str] | None:
-        template = self._generated.get((request_key, body))
-        if template is not None:
-            return (template, "") if template.dependency_version == dependency_version else None
-        if not len(self._named):
+    def _found(self, request_key: RequestKey, body: bytes, dependency_version: int) -> Match | None:
+        parts = texts_of(body)
+        open_texts = self._skeletons.get((request_key, parts.skeleton))
+        if open_texts is None:
             return None
-        for match in itertools.islice(_GIVEN_NAME.finditer(body), _MOST_NAMES):
-            start, end = match.span(1)
-            template = self._named.get((request_key, body[:start], body[end:]))
-            if template is not None:
-                name = match[1].decode()
-                return (
-                    (template, name)
-                    if template.dependency_version == dependency_version and is_valid_name(name)
-                    else None
-                )
-        return None
+        texts = parts.texts
+        template = self._templates.get((open_texts, tuple([texts[at] for at in open_texts.fixed])))
+        if template is None or template.dependency_version != dependency_version or not open_texts.are_valid(texts):
+            return None
+        name = texts[open_texts.name].decode() if open_texts.name >= 0 else ""
+        return Match(template, name, [texts[at] for at in open_texts.open])
 
-    def note(
-        self,
-        kind: Kind,
-        request_key: RequestKey,
-        body: bytes,
-        dependency_version: int,
-        pod: core_v1.Pod,
-        *,
-        named: bool,
-    ) -> None:
-        """Learn from a pod that was made of a body without any warning, when it is the second one like it."""
-        name = b'"%b"' % pod.metadata.name.encode()
-        if not named:
-            prefix, suffix = body, b""
-        elif body.count(name) == 1 and b"\\" not in body:
-            before, _, after = body.partition(name)
-            prefix, suffix = before + b'"', b'"' + after
-        else:
-            return  # what is the name, and what another text that is the same?
-        seen = hash((request_key, prefix, suffix))
-        if self._seen.get(seen) is None:
-            self._seen.put(seen, value=True, size=0)
-        elif is_template_instance(pod):
-            self._learn(
-                request_key,
-                Template(kind, pod, dependency_version, prefix, suffix, "" if named else pod.metadata.generate_name),
-            )
+    def note(self, kind: Kind, request_key: RequestKey, body: bytes, dependency_version: int, pod: core_v1.Pod) -> None:
+        """Learn from a pod that was made of a body without any warning, when there was one like it before."""
+        parts = texts_of(body)
+        open_texts = self._skeletons.get((request_key, parts.skeleton))
+        is_new = open_texts is None
+        if open_texts is None:
+            if self._came_before(hash((request_key, parts.skeleton))):
+                open_texts = open_texts_of(parts)
+            if open_texts is None:
+                return
+            size = len(body) + 100 * len(parts.texts)
+            self._skeletons.put((request_key, parts.skeleton), open_texts, size)
+        fixed = tuple([parts.texts[at] for at in open_texts.fixed])
+        came_before = self._came_before(hash((open_texts, fixed)))
+        if (came_before or is_new) and _is_like(pod, parts, open_texts):
+            template = Template(kind, pod, dependency_version, open_texts, len(body))
+            self._templates.put((open_texts, fixed), template, template.size)
 
-    def _learn(self, request_key: RequestKey, template: Template) -> None:
-        if template.base:
-            self._generated.put((request_key, template.prefix), template, template.size)
-        else:
-            self._named.put((request_key, template.prefix, template.suffix), template, template.size)
+    def _came_before(self, seen: int) -> bool:
+        if self._seen.get(seen) is not None:
+            return True
+        self._seen.put(seen, value=True, size=0)
+        return False
+
+
+def _is_like(pod: core_v1.Pod, parts: BodyTexts, open_texts: OpenTexts) -> bool:
+    """Whether what was made of a body would be made of another one with other open texts, but for these."""
+    given = parts.texts[open_texts.name] if open_texts.name >= 0 else b""
+    return (
+        (given.decode() == pod.metadata.name if given else bool(pod.metadata.generate_name))
+        and open_texts.are_valid(parts.texts)
+        and open_texts.are_in(pod, parts.texts)
+        and is_template_instance(pod)
+    )
 
 
 def _caches(call: Call) -> tuple[Caches, Caches]:
@@ -238,11 +255,6 @@ def is_template_instance(pod: core_v1.Pod) -> bool:
         or len(metadata.managed_fields) > 1
         or _PLACEHOLDER.search(encode(pod))
     )
-
-
-def is_valid_name(name: str) -> bool:
-    """Whether a name is one that pods may have, and gives no warning."""
-    return not formats.dns_subdomain(name) and not pod_name_warnings(name)
 
 
 def _with_volume(spec: core_v1.PodSpec, old: str, new: str) -> core_v1.PodSpec:

@@ -21,7 +21,7 @@ from bayplan.apiserver.admission.service_account import TOKEN_VOLUME
 from bayplan.apiserver.authorization.node import NODES
 from bayplan.apiserver.reads.cache import Prepared, ResourceCache
 from bayplan.apiserver.reads.watching import Entry
-from bayplan.apiserver.writes.create_templates import is_valid_name
+from bayplan.apiserver.writes.body_texts import is_valid_name
 from bayplan.store.errors import Conflict
 from bayplan.support.hit_rate import HitRate
 from bayplan.support.memo import Memo
