@@ -248,10 +248,10 @@ def test_what_is_written_later_and_cannot_be_read_is_told_until_it_is_gone() -> 
                 with pytest.raises(ApiError, match="it is a ConfigMap of version 'v9'") as caught:
                     await ask()
                 assert caught.value.code == 503
-            assert "it is a ConfigMap of version 'v9'" in server.context.objects.store_error
+            assert "it is a ConfigMap of version 'v9'" in server.context.objects.store_errors[0]
             await etcd.delete(key)
             async with asyncio.timeout(PATIENCE):
-                while server.context.objects.store_error:  # noqa: ASYNC110 - nobody says when
+                while server.context.objects.store_errors[0]:  # noqa: ASYNC110 - nobody says when
                     await asyncio.sleep(0.01)
             assert await api.get(core_v1.Namespace, "default")
 

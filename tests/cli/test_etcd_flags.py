@@ -38,6 +38,31 @@ def test_without_flags_there_is_no_etcd() -> None:
     assert split_etcd_flags(["--etcd-compaction-interval=0"])[0].options.compaction_interval == 0.0
 
 
+def test_some_resources_may_be_elsewhere() -> None:
+    etcd, _ = split_etcd_flags(
+        [
+            "--etcd-servers=http://a:1",
+            "--etcd-servers-overrides=/events#http://b:1;http://c:1,apps/deployments#http://d:1",
+        ]
+    )
+    assert etcd.options.elsewhere == (("/events", "http://b:1,http://c:1"), ("apps/deployments", "http://d:1"))
+
+
+@pytest.mark.parametrize(
+    "value", ["/events", "events#http://b:1", "/events#", "/events#http://b:1;", "a/b/c#d", "/a#b#c"]
+)
+def test_where_resources_are_is_of_the_form_that_kube_apiserver_wants(value: str) -> None:
+    with pytest.raises(
+        click.UsageError, match="--etcd-servers-overrides invalid, must be of format: group/resource#serv"
+    ):
+        split_etcd_flags(["--etcd-servers=http://a:1", f"--etcd-servers-overrides={value}"])
+
+
+def test_other_servers_for_some_resources_need_those_for_all_others() -> None:
+    with pytest.raises(click.UsageError, match="needs --etcd-servers"):
+        split_etcd_flags(["--etcd-servers-overrides=/events#http://b:1"])
+
+
 @pytest.mark.parametrize(
     ("flag", "message"),
     [

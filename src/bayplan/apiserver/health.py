@@ -181,7 +181,9 @@ class Health:
                 "log": _log,
                 **({} if is_ready else {"loopback-serving-certificate": _fine}),  # components ask without TLS
                 "etcd": self._store,
-                **({"etcd-readiness": self._store, "informer-sync": self._caches} if is_ready else {}),
+                **({"etcd-readiness": self._store} if is_ready else {}),
+                **self._stores_elsewhere(is_ready=is_ready),
+                **({"informer-sync": self._caches} if is_ready else {}),
                 **{f"poststarthook/{name}": partial(self._hook, hook) for name, hook in _HOOKS.items()},
                 "autoregister-completion": partial(self._hook, bootstrap),
                 **{f"poststarthook/{name}": partial(self._hook, hook) for name, hook in _LAST_HOOKS.items()},
@@ -204,10 +206,17 @@ class Health:
             return "informers not started yet"
         return "" if DEFINITIONS not in self._server.unfinished else "custom resources are not served yet"
 
-    def _store(self) -> str:
+    def _store(self, number: int = 0) -> str:
+        """number: of those that some kinds have for themselves, from 1 on; 0 is that of all others."""
         if not self._server.ready:
             return "the store is not open"
-        return self._server.context.objects.store_error
+        return self._server.context.objects.store_errors[number]
+
+    def _stores_elsewhere(self, *, is_ready: bool) -> dict[str, Check]:
+        """The checks of the stores that some kinds have for themselves."""
+        names = ("etcd-override", "etcd-override-readiness") if is_ready else ("etcd-override",)
+        count = len(self._server.context.objects.store_errors) - 1
+        return {f"{name}-{number}": partial(self._store, number + 1) for number in range(count) for name in names}
 
     def _components(self) -> str:
         failures = {name: failure() for name, failure in self._server.context.component_failures.items()}

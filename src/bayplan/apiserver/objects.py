@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from bayplan.api.errors import ApiError, failure, internal_error, service_unavailable
@@ -11,6 +12,7 @@ from bayplan.api.protobuf import message_of
 from bayplan.apiserver.custom_resources.mixed_cache import is_outdated, mixed
 from bayplan.apiserver.reads.cache import Prepared, stored_value
 from bayplan.apiserver.reads.watching import Entry
+from bayplan.apiserver.store_partition import prefix_of
 from bayplan.apiserver.stored_objects import StoredObjects
 from bayplan.store.errors import Conflict, StoreClosed, StoreCorrupt, StoreError, StoreUnavailable, ValueTooLarge
 from bayplan.store.interface import Store
@@ -42,8 +44,9 @@ class SubmittedWrite(NamedTuple):
 class ObjectStore(StoredObjects):
     """All objects of one API server, to be read and written."""
 
-    def __init__(self, store: Store, kinds: KindTable) -> None:
-        super().__init__(store, kinds)
+    def __init__(self, store: Store, kinds: KindTable, elsewhere: Mapping[str, Store] | None = None) -> None:
+        """See StoredObjects."""
+        super().__init__(store, kinds, elsewhere)
         self.max_object_bytes = 1536 * 1024
         """Largest object that is kept, in protobuf, as etcd counts it."""
 
@@ -57,9 +60,8 @@ class ObjectStore(StoredObjects):
 
     def is_outdated(self, kind: Kind, entry: Entry) -> bool:
         """Whether the store has an object in another version or encrypted otherwise than it would be written today: whoever writes it puts that right."""
-        if isinstance(self.store, TransformingStore) and self.store.is_outdated(
-            kind.storage_key(entry.namespace, entry.name)
-        ):
+        store, key = self.partition(kind.storage_prefix).store, kind.storage_key(entry.namespace, entry.name)
+        if isinstance(store, TransformingStore) and store.is_outdated(key):
             return True
         return is_outdated(entry, self.cache(kind))
 
@@ -78,20 +80,20 @@ class ObjectStore(StoredObjects):
 
         Raises store.Conflict, and ApiError.
         """
-        key = kind.storage_key(entry.namespace, entry.name)
+        key, store = kind.storage_key(entry.namespace, entry.name), self.partition(kind.storage_prefix).store
         try:
-            last = write = self.store.submit(key, value, guard=entry.revision, attachment=prepared)
+            last = write = store.submit(key, value, guard=entry.revision, attachment=prepared)
             written = self.cache(kind).make_entry(key, value, write.revision, entry.create_revision, prepared)
             if removes:
                 write.committed.cancel()
-                last = self.store.submit(key, None, guard=write.revision)
+                last = store.submit(key, None, guard=write.revision)
         except (StoreUnavailable, StoreClosed) as error:
             raise _unwritten(error) from error
         return SubmittedWrite(written, last.committed)
 
     def newest(self, kind: Kind, entry: Entry) -> Entry:
         """An object as it will be when pending writes are committed, as far as that is known."""
-        write = self.store.pending(kind.storage_key(entry.namespace, entry.name))
+        write = self.partition(kind.storage_prefix).store.pending(kind.storage_key(entry.namespace, entry.name))
         if write is None or not isinstance(write.attachment, Prepared):
             return entry
         return write.attachment.entry or entry
@@ -109,15 +111,16 @@ class ObjectStore(StoredObjects):
     ) -> Entry:
         if len(value) > self.max_object_bytes:
             check_size(kind, obj, value, self.max_object_bytes)
+        partition = self.partition(kind.storage_prefix)
         try:
-            revision = await self.store.put(key, value, guard=guard, ttl=ttl, attachment=obj)
+            revision = await partition.store.put(key, value, guard=guard, ttl=ttl, attachment=obj)
         except ValueTooLarge as error:
             raise too_large() from error
         except (StoreUnavailable, StoreClosed) as error:
             raise _unwritten(error) from error
-        self._advance()
-        if revision > self.revision:
-            await self.wait_for(revision)
+        partition.advance()
+        if revision > partition.revision:
+            await partition.wait_for(revision)
         cache = self.cache(kind)
         entry = cache.get(namespace, name)
         if entry is None or entry.revision != revision:
@@ -126,18 +129,19 @@ class ObjectStore(StoredObjects):
 
     async def remove(self, kind: Kind, entry: Entry) -> int:
         """Delete the object if it is still as the entry says. Returns the revision. Raises store.Conflict."""
-        key = kind.storage_key(entry.namespace, entry.name)
+        key, partition = kind.storage_key(entry.namespace, entry.name), self.partition(kind.storage_prefix)
         try:
-            revision = await self.store.delete(key, guard=entry.revision)
+            revision = await partition.store.delete(key, guard=entry.revision)
         except (StoreUnavailable, StoreClosed) as error:
             raise _unwritten(error) from error
-        await self.wait_for(revision)
+        await partition.wait_for(revision)
         return revision
 
     async def settle(self, conflict: Conflict) -> None:
         """After a lost race: wait until the caches show what stood in the way."""
-        self._advance()
-        await self.wait_for(conflict.actual)
+        partition = self.partition(prefix_of(conflict.key))
+        partition.advance()
+        await partition.wait_for(conflict.actual)
         if not conflict.actual:
             await asyncio.sleep(0)
 

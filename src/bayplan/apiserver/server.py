@@ -82,12 +82,14 @@ class ApiServer:
         kinds: KindTable = DEFAULT_KINDS,
         metrics: Registry | None = None,
         token_keys: TokenKeys | None = None,
+        elsewhere: Mapping[str, Store] | None = None,
     ) -> None:
+        """elsewhere: stores of kinds whose objects are not in `store`, by storage prefix."""
         settings = settings or ApiServerSettings()
         if settings.runtime_config:
             kinds = KindTable((*kinds, *optional_kinds(settings.runtime_config)))
         kinds = KindTable(kinds)  # one that may grow
-        objects = ObjectStore(store, kinds)
+        objects = ObjectStore(store, kinds, elsewhere)
         registry = metrics or Registry()
         issuer = build_issuer(settings, token_keys or TokenKeys(make_signing_key))
         accounts = ServiceAccountTokens(issuer, objects, kinds, clock.now)

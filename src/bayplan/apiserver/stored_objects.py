@@ -1,194 +1,94 @@
-"""Objects over the store, to be read: one cache per stored kind, kept current by one watch."""
+"""Objects over the store, to be read: one cache per stored kind, kept current by one watch of each store."""
 
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
-from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
-from typing import Final
+from collections.abc import Mapping, Sequence
 
-from bayplan.api.errors import internal_error, service_unavailable
 from bayplan.api.kinds import Kind, KindTable
-from bayplan.api.protobuf import MAGIC
 from bayplan.apiserver.reads.cache import ResourceCache
-from bayplan.store.errors import Compacted, StoreClosed, StoreCorrupt, StoreError, StoreUnavailable
-from bayplan.store.interface import Event, KeyValue, Store, Watch
+from bayplan.apiserver.store_partition import StorePartition
+from bayplan.store.interface import Store
 
 logger = logging.getLogger(__name__)
-
-PREFIX: Final = "/registry/"
-SERVERS: Final = f"{PREFIX}masterleases/"
-"""Where servers that share the store say that they are there: keys that are no objects."""
-_PAGE = 5000
-_FIRST_EVENTS = 2000
-"""Revisions of the past that a server knows from the beginning, if others share its store."""
-_RELIST_PAUSE = 1.0
-"""Seconds between two attempts to read everything anew."""
 
 
 class StoredObjects:
     """All objects of one API server, as one can read them."""
 
-    def __init__(self, store: Store, kinds: KindTable) -> None:
+    def __init__(self, store: Store, kinds: KindTable, elsewhere: Mapping[str, Store] | None = None) -> None:
+        """elsewhere: stores of kinds whose objects are not in `store`, by storage prefix; kinds may share one."""
+        elsewhere = elsewhere or {}
         self.store = store
-        self.is_shared = not store.sole_writer
+        """That of all kinds but a few, and of what is no object."""
+        self.kinds = kinds
+        stored = [kind for kind in kinds if kind.is_stored and kinds.storage_kind(kind) is kind]
+        self._main = StorePartition(
+            store, [kind for kind in stored if kind.storage_prefix not in elsewhere], frozenset(elsewhere)
+        )
+        others = {
+            id(other): StorePartition(
+                other, [kind for kind in stored if elsewhere.get(kind.storage_prefix) is other], None
+            )
+            for other in elsewhere.values()
+        }
+        self._elsewhere = {prefix: others[id(other)] for prefix, other in elsewhere.items()}
+        self._partitions = (self._main, *others.values())
+        self.is_shared = any(one.is_shared for one in self._partitions)
         """Whether other servers write to the same store: then the caches may be behind until `catch_up` returns, and no write can be built on before it is
         committed."""
-        self.kinds = kinds
-        self.revision = 0
-        """Revision up to which the caches are current."""
-        self._caches: dict[str, ResourceCache] = {}
-        self._joining: dict[str, list[Event]] = {}
-        """Events of kinds that are being read, by prefix."""
-        self._unknown: Counter[str] = Counter()
-        """How many objects the store has under prefixes of no kind."""
-        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._watch: Watch | None = None
-        self._is_loading = False
-        """Whether events are those of the past, which belong to what is read at the start."""
-        self._protobuf_key = ""
-        """One of them that cannot be served; "" if there is none."""
-        self._relisting: asyncio.Task[None] | None = None
-        """Reads everything anew; None unless the store's watch was lost."""
-        self._unread = ""
-        """Why that has failed the last time; "" if it has not."""
-        for kind in kinds:
-            if kind.is_stored and kinds.storage_kind(kind) is kind:
-                self._caches[kind.storage_prefix] = ResourceCache(kind)
+
+    def partition(self, prefix: str) -> StorePartition:
+        """Where the objects under a prefix are."""
+        return self._elsewhere.get(prefix, self._main) if self._elsewhere else self._main
 
     async def open(self) -> None:
-        """Read everything, then follow the store. Raises what `Store.open` raises, and Untransformable; the store is closed then."""
-        await self.store.open()
+        """Read everything, then follow the stores. Raises what `Store.open` raises, and Untransformable; the stores are closed then."""
+        opened: list[StorePartition] = []
         try:
-            await self._load()
+            for one in self._partitions:
+                await one.open()
+                opened.append(one)
         except BaseException:
-            await self.store.close()
+            for one in opened:
+                await one.close()
             raise
 
-    async def _load(self) -> None:
-        """Read everything. With other servers on the same store, as of a moment ago, and what happened since as events: clients of a server that has ended go on
-        with this one where they were, rather than list anew."""
-        past = max(self.store.revision - _FIRST_EVENTS, self.store.compacted_revision, 1)
-        if self.is_shared and past < self.store.revision:
-            try:
-                await self._load_at(past)
-                return
-            except Compacted:
-                logger.info("the store was compacted while it was read: reading it again")
-            for prefix, cache in self._caches.items():
-                self._caches[prefix] = ResourceCache(cache.kind)
-            self._unknown.clear()
-        await self._load_at(self.store.revision)
+    @property
+    def revision(self) -> int:
+        """Revision of `store` up to which the caches are current."""
+        return self._main.revision
 
-    async def _load_at(self, revision: int) -> None:
-        """Read everything as of a revision, and follow the store from there. Raises what the store raises, Untransformable."""
-        async for item in self._items(PREFIX, revision):
-            cache = self._cache_of_key(item.key)
-            if item.key.startswith(SERVERS):
-                continue
-            if cache is None:
-                self._unknown[_prefix_of(item.key)] += 1
-            elif item.value.startswith(MAGIC):
-                raise _in_protobuf(item.key)
-            else:
-                cache.load(item.key, item.value, item.mod_revision, item.create_revision)
-        self.revision = revision
-        for cache in self._caches.values():
-            cache.history_start = cache.revision = revision
-        self._protobuf_key, self._is_loading = "", True
-        try:
-            self._watch = await self.store.watch(PREFIX, revision + 1, self._deliver, self._lost)
-        finally:
-            self._is_loading = False
-        if self._protobuf_key:
-            self._watch.cancel()
-            raise _in_protobuf(self._protobuf_key)
-
-    async def _items(self, prefix: str, revision: int) -> AsyncIterator[KeyValue]:
-        """Everything under a prefix, as of a revision. Raises StoreError."""
-        start, end = prefix, prefix[:-1] + chr(ord("/") + 1)
-        while revision:
-            page = await self.store.range(start, end, limit=_PAGE, revision=revision)
-            for item in page.items:
-                yield item
-            if not page.more:
-                break
-            start = page.items[-1].key + "\0"
-
-    def _lost(self, _compacted: int) -> None:
-        """The store's watch cannot go on: clients are to list anew, as this server does."""
-        logger.warning("what has happened in the store cannot be told: reading everything anew")
-        self._relisting = asyncio.get_running_loop().create_task(self._relist())
-
-    async def _relist(self) -> None:
-        while True:
-            try:
-                await self._read_again()
-                break
-            except StoreClosed:
-                return
-            except StoreError as error:
-                if self._unread != str(error):
-                    logger.warning("the store cannot be read anew: %s", error)
-                self._unread = str(error)
-                await asyncio.sleep(_RELIST_PAUSE)
-        self._unread = ""
-        if self._relisting is asyncio.current_task():  # the new watch may have been lost already
-            self._relisting = None
-
-    async def _read_again(self) -> None:
-        """Replace the contents of all caches by what the store has now, and follow it from there. Raises StoreError."""
-        revision = self.store.revision
-        found: dict[str, list[KeyValue]] = {prefix: [] for prefix in self._caches}
-        async for item in self._items(PREFIX, revision):
-            prefix = _prefix_of(item.key)
-            if prefix in found:
-                found[prefix].append(item)
-        for prefix, items in found.items():
-            if prefix in self._caches:
-                self._caches[prefix].replace(items, revision)
-        if revision > self.revision:
-            self._show(revision)
-        self._watch = await self.store.watch(PREFIX, revision + 1, self._deliver, self._lost)
+    def revision_of(self, kind: Kind) -> int:
+        """Revision up to which the objects of a kind are current."""
+        return self.partition(kind.storage_prefix).revision
 
     @property
-    def store_error(self) -> str:
-        """Why the store cannot be read or written to; "" if it can."""
-        return self._unread or self.store.write_error
+    def store_errors(self) -> Sequence[str]:
+        """Why each store cannot be read or written to, that of most kinds first; "" for those that can."""
+        return [one.store_error for one in self._partitions]
 
     @property
     def is_behind(self) -> bool:
-        """Whether it is known, without a question to the store, that the caches do not show all that is committed."""
-        return self.is_shared and self.store.knows_lag and self.may_be_behind
+        """Whether it is known, without a question to a store, that the caches do not show all that is committed."""
+        return self.is_shared and any(one.is_behind for one in self._partitions)
 
     @property
     def may_be_behind(self) -> bool:
         """Whether another server may have committed something that the caches do not show yet."""
-        return self.is_shared and (self.store.may_be_behind or self.store.revision > self.revision)
+        return self.is_shared and any(one.may_be_behind for one in self._partitions)
 
     async def catch_up(self) -> None:
         """Return once the caches show everything that any server has committed before the call. Raises ApiError (503)."""
-        try:
-            await self.store.catch_up()
-        except (StoreUnavailable, StoreClosed) as error:
-            raise service_unavailable(f"the store cannot be read: {error}") from error
-        while self._relisting is not None:
-            if self._unread:
-                raise service_unavailable(f"the store cannot be read: {self._unread}")
-            await asyncio.wait([self._relisting], timeout=_RELIST_PAUSE)
-        self._advance()
-
-    def _advance(self) -> None:
-        """Revisions of other keys than those of objects bring no event: take them as reached."""
-        if self.is_shared and self._relisting is None and self.store.revision > self.revision:
-            self._show(self.store.revision)
+        if not self._elsewhere:
+            await self._main.catch_up()
+        else:
+            await asyncio.gather(*(one.catch_up() for one in self._partitions))
 
     def report_unknown(self) -> None:
         """Say which objects of the store nobody serves. To be called once all kinds are known."""
-        for prefix, count in sorted(self._unknown.items()):
+        for prefix, count in sorted(self._main.unknown.items()):
             logger.warning("ignoring %d objects under %s: no such kind", count, prefix)
 
     async def serve(self, kind: Kind, cache: ResourceCache | None = None) -> None:
@@ -196,115 +96,27 @@ class StoredObjects:
 
         cache: what is to hold them, if that is none of the usual sort. Raises ApiError if the store cannot be read.
         """
-        prefix = kind.storage_prefix
-        cache = cache or ResourceCache(kind)
-        late = self._joining[prefix] = []
-        try:
-            revision = await self._read(cache)
-            while self._relisting is not None:  # events were missed while it was read
-                await asyncio.wait([self._relisting])
-                late.clear()
-                revision = await self._read(cache)
-        finally:
-            del self._joining[prefix]
-        self._unknown.pop(prefix, None)
-        for event in late:
-            if event.revision > revision:
-                cache.apply(event)
-        cache.history_start = max(self.revision, revision)
-        self.forget(kind)
-        self._caches[prefix] = cache
-
-    async def _read(self, cache: ResourceCache) -> int:
-        """Take in all objects of a kind. Returns the revision as of which that is."""
-        revision = self.store.revision
-        try:
-            if cache.count:  # again
-                cache.replace([item async for item in self._items(cache.kind.storage_prefix, revision)], revision)
-            else:
-                async for item in self._items(cache.kind.storage_prefix, revision):
-                    cache.load(item.key, item.value, item.mod_revision, item.create_revision)
-        except StoreCorrupt as error:
-            raise internal_error(str(error)) from error
-        except StoreError as error:
-            raise service_unavailable(f"the store cannot be read: {error}") from error
-        cache.revision = revision
-        return revision
+        await self.partition(kind.storage_prefix).serve(kind, cache)
 
     def forget(self, kind: Kind) -> None:
         """End the cache of a kind, if there is one, and all its watches."""
-        cache = self._caches.pop(kind.storage_prefix, None)
-        for watcher in tuple(cache.watchers) if cache is not None else ():
-            watcher.close()
+        self.partition(kind.storage_prefix).forget(kind)
 
     async def close(self) -> None:
-        """End all watches and close the store."""
-        if self._relisting is not None:
-            self._relisting.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._relisting
-        if self._watch is not None:
-            self._watch.cancel()
-        for cache in self._caches.values():
-            for watcher in tuple(cache.watchers):
-                watcher.close()
-        await self.store.close()
+        """End all watches and close the stores."""
+        for one in self._partitions:
+            await one.close()
 
     def cache(self, kind: Kind) -> ResourceCache:
         """The cache that holds objects of this kind (those of another version share one)."""
-        return self._caches[kind.storage_prefix]
+        prefix = kind.storage_prefix
+        return self.partition(prefix).caches[prefix]
 
     def caches(self) -> Sequence[ResourceCache]:
         """All caches."""
-        return tuple(self._caches.values())
-
-    def _cache_of_key(self, key: str) -> ResourceCache | None:
-        return self._caches.get(_prefix_of(key))
-
-    def _deliver(self, events: Sequence[Event]) -> None:
-        for event in events:
-            cache = self._cache_of_key(event.key)
-            if cache is not None:
-                if self._is_loading and event.value is not None and event.value.startswith(MAGIC):
-                    self._protobuf_key = event.key
-                else:
-                    cache.apply(event)
-            if self._joining and (joining := self._joining.get(_prefix_of(event.key))) is not None:
-                joining.append(event)
-        if events:
-            self._show(events[-1].revision)
-
-    def _show(self, revision: int) -> None:
-        """The caches show a revision: wake those who wait for it."""
-        self.revision = revision
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= self.revision:
-            future = heapq.heappop(waiting)[2]
-            if not future.done():
-                future.set_result(None)
+        return tuple([cache for one in self._partitions for cache in one.caches.values()])
 
     async def forget_history(self) -> None:
-        """Drop the events of the past that the store has forgotten."""
-        for cache in self._caches.values():
-            cache.forget(self.store.compacted_revision)
-
-    async def wait_for(self, revision: int) -> None:
-        """Return once the caches show this revision."""
-        if revision <= self.revision:
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (revision, id(future), future))
-        await future
-
-
-def _in_protobuf(key: str) -> StoreUnavailable:
-    """Why a store is not served as it is."""
-    return StoreUnavailable(
-        f"{key} is kept in protobuf: start with --storage-media-type=application/vnd.kubernetes.protobuf, which reads JSON as well"
-    )
-
-
-def _prefix_of(key: str) -> str:
-    """`/registry/apps/deployments/` of a key; of one that is less deep, which is nobody's object, all of it."""
-    parts = key.split("/", 4)
-    return key if len(parts) < 5 else key[: -len(parts[4])] if parts[4] else key
+        """Drop the events of the past that the stores have forgotten."""
+        for one in self._partitions:
+            await one.forget_history()

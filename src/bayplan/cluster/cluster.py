@@ -8,25 +8,21 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bayplan.api.kinds import DEFAULT_KINDS, Kind
+from bayplan.api.kinds import Kind
 from bayplan.apiserver.allocation.addresses import AddressRange
 from bayplan.apiserver.bootstrap.authentication import publish_authentication
 from bayplan.apiserver.bootstrap.identity import keep_identity, lease_name
 from bayplan.apiserver.certificates import KeyPair, sign
-from bayplan.apiserver.etcd_layout import etcd_folders
 from bayplan.apiserver.health import AUTHENTICATION
 from bayplan.apiserver.http.server import HttpServer
 from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
-from bayplan.apiserver.stored_forms import JSON, StoredForms
-from bayplan.apiserver.stored_objects import PREFIX
 from bayplan.apiserver.tls import client_tls
 from bayplan.apiserver.webhooks.http import HttpSender
 from bayplan.client import Client
@@ -39,11 +35,9 @@ from bayplan.cluster.errors import AddressInUse, ClusterError
 from bayplan.cluster.serving import Serving
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.cluster.storage import publish_storage_class
+from bayplan.cluster.stores import stores_of
 from bayplan.cluster.token_key_files import TokenKeyFiles
 from bayplan.cluster.what_if import respond, take
-from bayplan.store.etcd.options import EtcdOptions
-from bayplan.store.transforming import TransformingStore
-from bayplan.store.url import open_store
 from bayplan.support.clock import Clock, SystemClock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness, SystemRandomness
@@ -60,11 +54,6 @@ logger = logging.getLogger(__name__)
 
 _PUBLISHED_EVERY: Final = 60.0
 """Seconds, as in kube-apiserver."""
-
-
-def _etcd_options(settings: ClusterSettings) -> EtcdOptions:
-    """The settings for etcd, with kube-apiserver's places of objects."""
-    return replace(settings.etcd, root=PREFIX, folders=etcd_folders(DEFAULT_KINDS))
 
 
 def kubernetes_addresses(settings: ClusterSettings) -> tuple[str, ...]:
@@ -117,17 +106,11 @@ class Cluster:
         self._token_key_files = TokenKeyFiles(settings, self.credentials, self.clock)
         self.encryption = self._encryption_of(settings.api)
         self.tracing = self._tracing_of(settings.api)
-        store = open_store(settings.store, clock=self.clock, tells_previous=False, etcd=_etcd_options(settings))
-        if settings.store.startswith("etcd"):
-            from bayplan.cluster.measured_store import MeasuredStore
-
-            store = MeasuredStore(store, self.clock, self.metrics, self.tracing)
-        if self.encryption is not None:
-            store = TransformingStore(store, self.encryption.of_key)
-        if settings.store.startswith("etcd") or settings.api.storage_media_type != JSON:
-            store = TransformingStore(store, StoredForms(settings.api.storage_media_type).of_key)
+        encrypts = self.encryption.of_key if self.encryption is not None else None
+        stores = stores_of(settings, self.clock, self.metrics, self.tracing, encrypts)
         self.api = ApiServer(
-            store,
+            stores.main,
+            elsewhere=stores.elsewhere,
             clock=self.clock,
             randomness=self.randomness,
             settings=settings.api,

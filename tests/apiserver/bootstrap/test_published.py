@@ -131,7 +131,7 @@ def test_a_server_holds_its_lease_and_takes_expired_ones_away() -> None:
         await client.create(gone)
         objects = api.context.objects
         task = asyncio.ensure_future(keep_identity(api.context, "host"))
-        await asyncio.wait_for(objects.wait_for(objects.revision + 2), 5)
+        await asyncio.wait_for(objects.partition("").wait_for(objects.revision + 2), 5)
         task.cancel()
         left = (await client.list(coordination_v1.Lease, "kube-system")).items
         assert [one.metadata.name for one in left] == [lease_name("host")]

@@ -16,7 +16,7 @@ from bayplan.api.errors import ApiError, service_unavailable
 from bayplan.api.types import core_v1, discovery_v1, meta_v1
 from bayplan.apiserver.bootstrap.publishing import change, ensure, kind_of
 from bayplan.apiserver.context import Context
-from bayplan.apiserver.stored_objects import SERVERS
+from bayplan.apiserver.store_partition import SERVERS
 from bayplan.store.errors import Conflict, StoreError
 
 _DISCOVERY: Final = "discovery.k8s.io/v1"

@@ -149,7 +149,7 @@ class WatchStreams:
         context = self._context
         while not watcher.closed:
             await context.clock.sleep(context.settings.bookmark_interval)
-            watcher.put(BOOKMARK, bookmark_entry(context.objects.revision), None)
+            watcher.put(BOOKMARK, bookmark_entry(context.objects.revision_of(watcher.kind)), None)
 
 
 class _Stream:

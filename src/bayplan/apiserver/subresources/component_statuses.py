@@ -20,7 +20,7 @@ async def handle(call: Call) -> Response:
     failures = {name: _failure(call, *found) for name, found in _COMPONENTS.items()}
     failures |= {name: failure() for name, failure in call.context.add_on_failures.items()}
     conditions = {name: _condition(message=text or "ok", is_healthy=not text) for name, text in failures.items()}
-    problem = call.context.objects.store_error
+    problem = next(filter(None, call.context.objects.store_errors), "")
     conditions["etcd-0"] = _condition(error=problem, is_healthy=False) if problem else _condition(message="ok")
     if call.path.name:
         if call.path.name not in conditions:

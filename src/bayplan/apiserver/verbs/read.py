@@ -154,7 +154,7 @@ def parse_revision(call: Call) -> int:
 
 def check_not_future(call: Call, revision: int) -> None:
     """Raises ApiError (504) for a revision that does not exist yet."""
-    current = call.context.objects.revision
+    current = call.context.objects.revision_of(call.stored)
     if revision > current:
         raise failure(
             504,
@@ -181,7 +181,7 @@ def _page(call: Call) -> _Page:
     query = call.request.query
     limit = int_parameter(query, "limit") or 0
     revision = parse_revision(call)
-    current = call.context.objects.revision
+    current = call.context.objects.revision_of(call.stored)
     token = query.get("continue", "")
     if token:
         page_of = _decode_token(token)
@@ -311,7 +311,10 @@ async def entries_at(
     compacted. One page and, to count what remains, all that follows it (with a selector: one more than the page)."""
     cache = call.context.objects.cache(call.stored)
     namespace = call.path.namespace
-    if at >= cache.revision and at >= call.context.objects.store.compacted_revision:
+    if (
+        at >= cache.revision
+        and at >= call.context.objects.partition(call.stored.storage_prefix).store.compacted_revision
+    ):
         found: Iterable[Entry] = cache.ordered(namespace, after)
         if select is None:
             return list(found)
@@ -326,7 +329,9 @@ async def _entries_from_history(
     prefix = call.stored.storage_prefix + (f"{call.path.namespace}/" if call.path.namespace else "")
     start = prefix if after == ("", "") else call.stored.storage_key(*after) + "\0"
     try:
-        result = await call.context.objects.store.range(start, prefix[:-1] + chr(ord("/") + 1), revision=at)
+        result = await call.context.objects.partition(call.stored.storage_prefix).store.range(
+            start, prefix[:-1] + chr(ord("/") + 1), revision=at
+        )
     except Compacted:
         if not call.request.query.get("continue"):
             raise gone("The resourceVersion for the provided list is too old.") from None
@@ -380,7 +385,7 @@ def watch(call: Call) -> Response:
     )
     watcher.render = shape.watch_renderer()
     if revision == 0 and "sendInitialEvents" in query and not initial:
-        watcher.start_revision = call.context.objects.revision
+        watcher.start_revision = call.context.objects.revision_of(call.stored)
     elif initial or revision == 0:
         _send_initial(call, watcher, cache, bookmark=initial and watcher.bookmarks)
     else:
@@ -397,7 +402,7 @@ def _send_initial(call: Call, watcher: Watcher, cache: ResourceCache, *, bookmar
     for entry in cache.ordered(call.path.namespace):
         if watcher.select is None or watcher.select(entry):
             watcher.put(ADDED, entry, None)
-    watcher.start_revision = call.context.objects.revision
+    watcher.start_revision = call.context.objects.revision_of(call.stored)
     if bookmark:
         watcher.put(BOOKMARK, bookmark_entry(watcher.start_revision, ends_initial_events=True), None)
 

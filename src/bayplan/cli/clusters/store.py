@@ -11,7 +11,7 @@ import click
 from bayplan.cli.clusters import store_copy, store_rewrite
 from bayplan.cli.clusters.data_directory import default_data_directory
 from bayplan.cli.clusters.store_places import failing, is_etcd
-from bayplan.cli.flags.etcd_flags import EtcdFlags, etcd_options
+from bayplan.cli.flags.etcd_flags import EtcdFlags, one_etcd_options
 from bayplan.cli.output import Failure, output_option, print_data
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def store_options(function: Callable[..., Any]) -> Callable[..., Any]:
     function = click.option("--store", metavar="URL", help="The store itself: sqlite:PATH or etcd://HOST:PORT,....")(
         function
     )
-    return etcd_options(function)
+    return one_etcd_options(function)
 
 
 def store_path(store: str | None, data_dir: Path | None) -> Path:

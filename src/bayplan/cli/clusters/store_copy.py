@@ -19,7 +19,7 @@ from bayplan.cli.clusters.store_places import (
     opened_source,
     opened_target,
 )
-from bayplan.cli.flags.etcd_flags import EtcdFlags, etcd_options
+from bayplan.cli.flags.etcd_flags import EtcdFlags, one_etcd_options
 from bayplan.cli.output import Failure, output_option, print_data
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _ENCRYPTED: Final = b"k8s:enc:"
 @click.command()
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
-@etcd_options
+@one_etcd_options
 @output_option
 def command(source: str, target: str, etcd: EtcdFlags, output: str) -> None:
     """Copy all objects of the store FROM into the empty store TO (sqlite:PATH or etcd://HOST:PORT,...), and compare the two.
@@ -72,7 +72,7 @@ def copy_store(source: str, target: str, etcd: EtcdFlags, output: str) -> None:
 
 async def _copy(source: str, target: str, etcd: EtcdFlags) -> CopyReport:
     """Raises StoreError, UsageError."""
-    from bayplan.apiserver.stored_objects import SERVERS
+    from bayplan.apiserver.store_partition import SERVERS
     from bayplan.store.copying import copy
     from bayplan.support.progress import Progress
 

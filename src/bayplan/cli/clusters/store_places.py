@@ -54,7 +54,7 @@ def key_layout(etcd: EtcdFlags) -> KeyLayout:
     """Where API servers keep objects in etcd."""
     from bayplan.api.kinds import DEFAULT_KINDS
     from bayplan.apiserver.etcd_layout import etcd_folders
-    from bayplan.apiserver.stored_objects import PREFIX
+    from bayplan.apiserver.store_partition import PREFIX
     from bayplan.store.etcd.layout import KeyLayout
 
     return KeyLayout(etcd.options.prefix, etcd_folders(DEFAULT_KINDS), root=PREFIX)

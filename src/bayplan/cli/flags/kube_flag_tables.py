@@ -98,7 +98,6 @@ API_SERVER: Final = _table(
         "pages of other origins are given no access": "cors-allowed-origins",
         "no such header is sent": "strict-transport-security-directives",
         "connections are made directly": "egress-selector-config-file",
-        "all objects are in one store": "etcd-servers-overrides",
         "tokens are signed with --service-account-signing-key-file": "service-account-signing-endpoint",
         "the service kubernetes has a cluster IP only": "kubernetes-service-node-port",
     },

@@ -22,5 +22,7 @@ class EtcdOptions:
     """Files for TLS; with None, https servers are trusted by the system's authorities."""
     user: str = ""
     password: str = field(default="", repr=False)
+    elsewhere: tuple[tuple[str, str], ...] = ()
+    """Resources that are kept on servers of their own, as `group/resource` and servers with commas, such as ("/events", "http://10.0.0.1:2379")."""
     compaction_interval: float = 300.0
     """Seconds between two compactions; 0 for none by this server."""
