@@ -47,15 +47,16 @@ def test_forms_lie_over_each_other() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("stays", [False, True])
 @pytest.mark.parametrize(("marks", "outdated"), [((b"1", b"2"), False), ((b"9", b"2"), True), ((b"1", b"9"), True)])
-def test_a_value_is_outdated_if_one_of_its_forms_is(marks: tuple[bytes, bytes], outdated: bool) -> None:
+def test_a_value_is_outdated_if_one_of_its_forms_is(marks: tuple[bytes, bytes], outdated: bool, stays: bool) -> None:
     class Old(Marked):
         def is_current(self, value: bytes) -> bool:
             return not value.startswith(b"9")
 
     async def run() -> bool:
-        inner = TransformingStore(MemoryStore(clock=SystemClock()), lambda _: Old(marks[0]))
-        outer = TransformingStore(inner, lambda _: Old(marks[1]))
+        inner = TransformingStore(MemoryStore(clock=SystemClock()), lambda _: Old(marks[0]), forms_stay_current=stays)
+        outer = TransformingStore(inner, lambda _: Old(marks[1]), forms_stay_current=stays)
         await outer.open()
         await outer.put("/a", b"x")
         await outer.range("/", "0")

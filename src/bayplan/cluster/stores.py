@@ -45,7 +45,8 @@ def stores_of(
         if encryption is not None:
             store = TransformingStore(store, encryption)
         if url.startswith("etcd") or settings.api.storage_media_type != JSON:
-            store = TransformingStore(store, StoredForms(settings.api.storage_media_type).of_key)
+            forms = StoredForms(settings.api.storage_media_type)
+            store = TransformingStore(store, forms.of_key, forms_stay_current=True)
         return store
 
     return Stores(opened(settings.store), _elsewhere(settings, opened))

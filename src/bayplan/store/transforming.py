@@ -39,9 +39,11 @@ Choose = Callable[[str], Transformer | None]
 class TransformingStore:
     """`Store` over another one. Guards, revisions and histories are those of the store below."""
 
-    def __init__(self, below: Store, choose: Choose) -> None:
+    def __init__(self, below: Store, choose: Choose, *, forms_stay_current: bool = False) -> None:
+        """forms_stay_current: whether a form that is current will always be; then only those that are not have to be remembered."""
         self._below = below
         self._choose = choose
+        self._forms_stay_current = forms_stay_current
         self._forms: dict[str, bytes] = {}
         """Begin of the stored form of values that were transformed, by key: long enough to know the form again."""
 
@@ -83,9 +85,9 @@ class TransformingStore:
         transformer = self._choose(key)
         return value if transformer is None else transformer.from_storage(key, value)
 
-    def _note(self, key: str, value: bytes | None) -> None:
+    def _note(self, key: str, value: bytes | None, transformer: Transformer) -> None:
         """Remember in which form a key is stored."""
-        if value is None:
+        if value is None or (self._forms_stay_current and transformer.is_current(value)):
             self._forms.pop(key, None)
         else:
             self._forms[key] = value[:_FORM_BYTES]
@@ -99,7 +101,7 @@ class TransformingStore:
         if transformer is None:
             return event
         value, previous = event.value, event.previous
-        self._note(event.key, value)
+        self._note(event.key, value, transformer)
         read = None if value is None else transformer.from_storage(event.key, value)
         read_previous = None if previous is None else transformer.from_storage(event.key, previous)
         if read is value and read_previous is previous:
@@ -116,8 +118,9 @@ class TransformingStore:
         page = await self._below.range(start, end, limit=limit, revision=revision)
         if page.revision == self._below.revision:
             for item in page.items:
-                if self._choose(item.key) is not None:
-                    self._note(item.key, item.value)
+                transformer = self._choose(item.key)
+                if transformer is not None:
+                    self._note(item.key, item.value, transformer)
         return RangeResult([self._item(item) for item in page.items], page.revision, page.count)
 
     async def put(

@@ -13,7 +13,7 @@ from typing import Final
 
 from bayplan.store.etcd.errors import EtcdError
 from tests.robustness.real.clients import Observer
-from tests.robustness.real.installation import Installation, Member, Server, etcd_members, etcdctl, insist
+from tests.robustness.real.installation import FAKE_CLOCKS, Installation, Member, Server, etcd_members, etcdctl, insist
 from tests.robustness.real.machines import HUB
 
 _MEMBER_FAULTS: Final = (
@@ -27,7 +27,18 @@ _MEMBER_FAULTS: Final = (
     "stalled disk",
     "replace",
 )
-_SERVER_FAULTS: Final = ("kill server", "kill server", "freeze server", "isolate server", "cut", "cut off")
+_CLOCK_FAULTS: Final = ("step clock",) if FAKE_CLOCKS else ()
+_SERVER_FAULTS: Final = (
+    "kill server",
+    "kill server",
+    "freeze server",
+    "isolate server",
+    "cut",
+    "cut off",
+    *_CLOCK_FAULTS,
+)
+_LARGEST_STEP: Final = 3600
+"""Seconds."""
 _OTHER_FAULTS: Final = ("compact", "defragment", "elect")
 KINDS: Final = tuple(dict.fromkeys((*_MEMBER_FAULTS, *_SERVER_FAULTS, *_OTHER_FAULTS)))
 
@@ -136,6 +147,9 @@ class Faults:
             await self._for(seconds, machine.freeze, machine.thaw)
         elif kind == "isolate server":
             await self._for(seconds, lambda: machine.cut([HUB, *members]), machine.mend)
+        elif kind == "step clock":
+            step = self._chance.randint(-_LARGEST_STEP, _LARGEST_STEP)
+            await self._for(3 * seconds, lambda: server.step_clock(step), lambda: server.step_clock(0))
         elif kind == "cut":
             await self._for(3 * seconds, lambda: machine.cut([member.machine.address]), machine.mend)
         else:
