@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
+from types import TracebackType
 from typing import Final
 
 from bayplan.api.kinds import resource_of_key
@@ -48,6 +49,25 @@ class _Series:
             self.seconds.observe(seconds)
 
 
+class _Request:
+    """One request, from its beginning to its end."""
+
+    __slots__ = ("_now", "_series", "_span", "_started")
+
+    def __init__(self, series: _Series, now: Callable[[], float], span: AbstractContextManager[object] | None) -> None:
+        self._series, self._now, self._span = series, now, span
+
+    def __enter__(self) -> None:
+        self._started = self._now()
+        if self._span is not None:
+            self._span.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._span is not None:
+            self._span.__exit__(kind, error, trace)
+        self._series.done(self._now() - self._started, failed=kind is not None)
+
+
 class MeasuredStore:
     """`Store` over another one, usually etcd. A guard that does not hold counts as a failure, as in kube-apiserver."""
 
@@ -80,15 +100,9 @@ class MeasuredStore:
             )
         return found
 
-    @contextlib.contextmanager
-    def _measured(self, operation: str, key: str) -> Iterator[None]:
-        series, started, failed = self._of(operation, key), self._now(), True
-        try:
-            with self._tracing.span(_SPANS[operation]) if self._tracing is not None else contextlib.nullcontext():
-                yield
-            failed = False
-        finally:
-            series.done(self._now() - started, failed=failed)
+    def _measured(self, operation: str, key: str) -> _Request:
+        span = self._tracing.span(_SPANS[operation]) if self._tracing is not None else None
+        return _Request(self._of(operation, key), self._now, span)
 
     @property
     def sole_writer(self) -> bool:
