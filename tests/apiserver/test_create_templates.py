@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from bayplan.api.feature_gates import GANG_SCHEDULING, GENERIC_WORKLOAD
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Request
+from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.writes.create_templates import CreateTemplates, Template
 from tests.apiserver.standing_still import ADMIN, CORE, PODS, Server
 
@@ -143,6 +145,8 @@ def _with_texts(number: int, text: str) -> list[dict[str, Any]]:
         pod(name, {"topologySpreadConstraints": [spread]}, labels={"app": text}),
         pod(name, {"tolerations": [{"key": "a", "value": text}], "containers": [{"name": "c", "image": "cmd: ", "args": [text, ": "]}]}),
         pod("", {"containers": containers}, labels={"app": text}, generateName="g-"),
+        pod(name, {"volumes": [{"name": "a", "emptyDir": {}}, {"name": "v", "persistentVolumeClaim": {"claimName": text}}]}),
+        pod(name, {"schedulingGroup": {"podGroupName": text}}, labels={"app": text}),
         pod(name, {"nodeSelector": {"labels": text}, "hostname": text, "containers": containers}),
     ]  # fmt: skip
 
@@ -203,6 +207,28 @@ def test_pods_with_labels_annotations_and_variables_of_their_own_take_the_fast_p
             found = (await server.send("GET", PODS, labelSelector="index in (three,five)"))[1]
             assert [each["metadata"]["name"] for each in found["items"]] == ["p2", "p6"]
 
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("has_templates", [True, False])
+def test_pods_of_groups_and_with_claims_of_their_own_take_the_fast_path(
+    instances: list[str], has_templates: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        async with Server(ApiServerSettings(feature_gates=frozenset((GENERIC_WORKLOAD, GANG_SCHEDULING)))) as server:
+            for number, group in enumerate(["g-1", "g-2", "g-3", "NO NAME", "", "g-4"]):
+                volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": f"data-{number}"}}]
+                spec = {"schedulingGroup": {"podGroupName": group}, "volumes": volumes}
+                code, made = await server.send("POST", PODS, pod(f"p{number}", spec))
+                if code == 201:
+                    assert made["spec"]["schedulingGroup"] == {"podGroupName": group}
+                    assert made["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"] == f"data-{number}"
+            kept = (await server.send("GET", PODS))[1]["items"]
+            assert [one["metadata"]["name"] for one in kept][:3] == ["p0", "p1", "p2"]
+            assert instances == (["p2", "p5"] if has_templates else [])
+
+    if not has_templates:
+        monkeypatch.setattr(CreateTemplates, "request_key", no_request_key)
     asyncio.run(run())
 
 

@@ -62,7 +62,9 @@ class _Request:
         if self._span is not None:
             self._span.__enter__()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._span is not None:
             self._span.__exit__(kind, error, trace)
         self._series.done(self._now() - self._started, failed=kind is not None)

@@ -3,7 +3,7 @@
     {"metadata":{"name":"a","labels":{"index":"7"}},"spec":{...,"image":"i"}}
 
     skeleton  {"metadata":{"name":_,"labels":{"index":_}},"spec":{...,"image":_}}
-    texts     a, 7, i            open: the name, values of labels, annotations and environment; fixed: all others
+    texts     a, 7, i            open: the name, values of labels, annotations and environment, names of claims and of the group; fixed: all others
 
 What is open decides nothing but itself: a valid value of a label is kept as it is. A text with escaped characters belongs to the skeleton: without them a text
 ends at the next quote, and any other text without quotes in its place is again a text of the same place. What stands between two texts of which the first ends
@@ -27,6 +27,7 @@ _LABEL: Final = re.compile(rb"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?
 _ANNOTATION: Final = re.compile(rb"[ -~]*").fullmatch
 _VARIABLE: Final = re.compile(rb"[ -#%-~]+").fullmatch
 """No dollar, since a reference to another variable may give a warning; not empty, since that is not kept."""
+_CLAIM: Final = re.compile(rb"[a-z0-9][a-z0-9.-]*").fullmatch
 _READ_DOMAINS: Final = ("kubernetes.io", "k8s.io", "bayplan.dev")
 """Annotations under these may mean something to the server."""
 _COPIES_LABELS: Final = b'LabelKeys"'
@@ -55,7 +56,7 @@ class Variable(NamedTuple):
 class OpenTexts:
     """Which texts of a skeleton are open, as indices into them."""
 
-    __slots__ = ("annotations", "fixed", "labels", "name", "open", "variables")
+    __slots__ = ("annotations", "claims", "fixed", "group", "labels", "name", "open", "variables")
 
     def __init__(
         self,
@@ -64,10 +65,19 @@ class OpenTexts:
         labels: tuple[tuple[str, int], ...],
         annotations: tuple[tuple[str, int], ...],
         variables: tuple[Variable, ...],
+        claims: tuple[tuple[int, int], ...],
+        group: int,
     ) -> None:
-        """count: of all texts. name: -1 if the body has none."""
+        """count: of all texts. name, group: -1 if the body has none. claims: by place in the list of volumes."""
         self.name, self.labels, self.annotations, self.variables = name, labels, annotations, variables
-        self.open = (*(at for _, at in labels), *(at for _, at in annotations), *(one.text for one in variables))
+        self.claims, self.group = claims, group
+        self.open = (
+            *(at for _, at in labels),
+            *(at for _, at in annotations),
+            *(one.text for one in variables),
+            *(at for _, at in claims),
+            *((group,) if group >= 0 else ()),
+        )
         """All but the name."""
         taken = {name, *self.open}
         self.fixed = tuple([at for at in range(count) if at not in taken])
@@ -76,20 +86,27 @@ class OpenTexts:
         """Whether nothing is to be said against the open texts."""
         if self.name >= 0 and not is_valid_name(texts[self.name].decode(errors="replace")):
             return False
+        if self.group >= 0 and formats.dns_subdomain(texts[self.group].decode(errors="replace")):
+            return False
         return (
             all(_LABEL(texts[at]) for _, at in self.labels)
             and all(_ANNOTATION(texts[at]) for _, at in self.annotations)
             and all(_VARIABLE(texts[one.text]) for one in self.variables)
+            and all(_CLAIM(texts[at]) for _, at in self.claims)
         )
 
     def are_in(self, pod: core_v1.Pod, texts: Sequence[bytes]) -> bool:
         """Whether a pod that was made of the texts has the open ones where they stood."""
-        labels, annotations = pod.metadata.labels, pod.metadata.annotations
+        labels, annotations, spec = pod.metadata.labels, pod.metadata.annotations, pod.spec
+        claims = [volume.persistent_volume_claim for volume in spec.volumes]
+        group = spec.scheduling_group
         try:
             found = [
                 *(labels.get(key) for key, _ in self.labels),
                 *(annotations.get(key) for key, _ in self.annotations),
-                *(getattr(pod.spec, one.attribute)[one.container].env[one.position].value for one in self.variables),
+                *(getattr(spec, one.attribute)[one.container].env[one.position].value for one in self.variables),
+                *(claim.claim_name if (claim := claims[at]) is not None else None for at, _ in self.claims),
+                *((group.pod_group_name if group is not None else None,) if self.group >= 0 else ()),
             ]
         except IndexError:
             return False
@@ -122,6 +139,8 @@ def open_texts_of(parts: BodyTexts) -> OpenTexts | None:
         tuple([(key, marks[value]) for key, value in labels.items() if _text(value) in marks]),
         tuple([(key, marks[value]) for key, value in annotations.items() if _text(value) in marks]),
         tuple(_variables(spec, marks)),
+        tuple(_claims(spec, marks)),
+        marks.get(_text(_dict(spec.get("schedulingGroup")).get("podGroupName")), -1),
     )
 
 
@@ -133,6 +152,14 @@ def _variables(spec: dict[str, Any], marks: dict[str, int]) -> list[Variable]:
         for index, variable in enumerate(_list(_dict(container).get("env")))
         if _text(_dict(variable).get("value")) in marks
     ]
+
+
+def _claims(spec: dict[str, Any], marks: dict[str, int]) -> list[tuple[int, int]]:
+    names = [
+        _text(_dict(_dict(volume).get("persistentVolumeClaim")).get("claimName"))
+        for volume in _list(spec.get("volumes"))
+    ]
+    return [(number, marks[name]) for number, name in enumerate(names) if name in marks]
 
 
 def _is_read(annotation: str) -> bool:

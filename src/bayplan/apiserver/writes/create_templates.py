@@ -110,6 +110,10 @@ class Template:
             env[variable.position] = _replace(env[variable.position], value=next(texts_left))
             containers[variable.container] = _replace(container, env=tuple(env))
             setattr(spec, variable.attribute, tuple(containers))
+        if open_texts.claims:
+            spec.volumes = _with_claims(spec.volumes, [(at, next(texts_left)) for at, _ in open_texts.claims])
+        if open_texts.group >= 0 and spec.scheduling_group is not None:
+            spec.scheduling_group = _replace(spec.scheduling_group, pod_group_name=next(texts_left))
         return _replace(pod, metadata=metadata, spec=spec)
 
     def instance(self, context: Context, name: str, texts: Sequence[bytes]) -> Instance:
@@ -255,6 +259,16 @@ def is_template_instance(pod: core_v1.Pod) -> bool:
         or len(metadata.managed_fields) > 1
         or _PLACEHOLDER.search(encode(pod))
     )
+
+
+def _with_claims(volumes: Sequence[core_v1.Volume], names: Sequence[tuple[int, str]]) -> tuple[core_v1.Volume, ...]:
+    """The same with other names of claims."""
+    found = list(volumes)
+    for at, name in names:
+        claim = found[at].persistent_volume_claim
+        assert claim is not None
+        found[at] = _replace(found[at], persistent_volume_claim=_replace(claim, claim_name=name))
+    return tuple(found)
 
 
 def _with_volume(spec: core_v1.PodSpec, old: str, new: str) -> core_v1.PodSpec:
