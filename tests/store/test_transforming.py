@@ -47,6 +47,30 @@ def test_forms_lie_over_each_other() -> None:
     asyncio.run(run())
 
 
+def test_what_was_put_here_is_not_read_again() -> None:
+    class Counted(Marked):
+        def __init__(self, mark: bytes) -> None:
+            super().__init__(mark)
+            self.read: list[bytes] = []
+
+        def from_storage(self, key: str, value: bytes) -> bytes:
+            self.read.append(value)
+            return super().from_storage(key, value)
+
+    async def run() -> None:
+        transformer, below = Counted(b"1"), MemoryStore(clock=SystemClock())
+        store = TransformingStore(below, lambda _: transformer)
+        await store.open()
+        seen: list[bytes | None] = []
+        await store.watch("/", 1, lambda events: seen.extend(event.value for event in events))
+        await asyncio.gather(store.put("/a", b"x"), store.put("/b", b"y"))
+        assert (seen, transformer.read) == ([b"x", b"y"], [])
+        await below.put("/c", b"1other")
+        assert (seen[-1], transformer.read) == (b"other", [b"1other"])
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("stays", [False, True])
 @pytest.mark.parametrize(("marks", "outdated"), [((b"1", b"2"), False), ((b"9", b"2"), True), ((b"1", b"9"), True)])
 def test_a_value_is_outdated_if_one_of_its_forms_is(marks: tuple[bytes, bytes], outdated: bool, stays: bool) -> None:

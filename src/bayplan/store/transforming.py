@@ -46,6 +46,8 @@ class TransformingStore:
         self._forms_stay_current = forms_stay_current
         self._forms: dict[str, bytes] = {}
         """Begin of the stored form of values that were transformed, by key: long enough to know the form again."""
+        self._own: dict[str, tuple[bytes, bytes]] = {}
+        """Values that are being put, stored form first, by key: their events need not be read."""
 
     @property
     def sole_writer(self) -> bool:
@@ -102,7 +104,11 @@ class TransformingStore:
             return event
         value, previous = event.value, event.previous
         self._note(event.key, value, transformer)
-        read = None if value is None else transformer.from_storage(event.key, value)
+        own = self._own.get(event.key)
+        if own is not None and own[0] == value:
+            read: bytes | None = own[1]
+        else:
+            read = None if value is None else transformer.from_storage(event.key, value)
         read_previous = None if previous is None else transformer.from_storage(event.key, previous)
         if read is value and read_previous is previous:
             return event
@@ -127,7 +133,15 @@ class TransformingStore:
         self, key: str, value: bytes, *, guard: int | None = None, ttl: float | None = None, attachment: object = None
     ) -> int:
         """See Store. Raises Untransformable, too."""
-        return await self._below.put(key, self._stored(key, value), guard=guard, ttl=ttl, attachment=attachment)
+        stored = self._stored(key, value)
+        if stored is value:
+            return await self._below.put(key, value, guard=guard, ttl=ttl, attachment=attachment)
+        own = self._own[key] = (stored, value)
+        try:
+            return await self._below.put(key, stored, guard=guard, ttl=ttl, attachment=attachment)
+        finally:
+            if self._own.get(key) is own:
+                del self._own[key]
 
     async def delete(self, key: str, *, guard: int | None = None, attachment: object = None) -> int:
         return await self._below.delete(key, guard=guard, attachment=attachment)
