@@ -9,7 +9,7 @@ ROUNDS ?= 200
 SCHEDULER ?= kube-scheduler
 DECISIONS ?= 100000
 
-.PHONY: help install test faults fuzz kills node-kills robustness differential day check package docs bench demo up clean
+.PHONY: help install test mutants coverage faults fuzz kills node-kills robustness differential day check package docs bench demo up clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,14 @@ differential: install ## DECISIONS (100000) of the scheduler program SCHEDULER c
 
 day: install ## A virtual day of 100 churning nodes, twice: the traces must be equal byte for byte
 	$(BIN)/python -m tests.simulation.day
+
+mutants: install ## Flip comparisons and connectives in the pure packages: do their tests notice? MUTANTS="--sample 20"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutants]'
+	$(BIN)/python -m tools.mutants $(MUTANTS)
+
+coverage: install ## Which lines the tests reach; TESTS=tests/store for some of them
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[coverage]'
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --cov=bayplan --cov-report=term:skip-covered $(TESTS)
 
 check: install ## Lint, types, import rules, dead code, generated files
 	$(BIN)/ruff check .

@@ -260,3 +260,35 @@ def test_metrics_have_the_names_of_kubernetes() -> None:
         assert 'workqueue_work_duration_seconds_sum{name="job"} 3.0' in registry.render().decode().splitlines()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_draining_waits_for_what_is_queued_and_for_what_is_processed(is_taken: bool) -> None:
+    async def run() -> None:
+        queue: WorkQueue[str] = WorkQueue("test", clock=ManualClock())
+        queue.add("a")
+        key = await queue.get() if is_taken else ""
+        draining = asyncio.ensure_future(queue.shut_down_with_drain())
+        await asyncio.sleep(0)
+        assert not draining.done()
+        queue.done(key or await queue.get())
+        await draining
+
+    asyncio.run(asyncio.wait_for(run(), 10))
+
+
+@with_queue
+async def test_a_later_delay_can_still_raise_the_priority(queue: WorkQueue[str], clock: ManualClock) -> None:
+    queue.add_after("raised", 1, priority=0)
+    queue.add_after("kept", 1, priority=7)
+    queue.add_after("raised", 2, priority=9)
+    queue.add_after("kept", 2, priority=3)
+    clock.advance(1)
+    queue.add("between", 8)
+    assert await drain(queue) == ["raised", "between", "kept"]
+
+
+@pytest.mark.parametrize(("rate", "burst"), [(0.0, 1), (-1.0, 1), (1.0, 0)])
+def test_a_token_bucket_that_never_fills_is_refused(rate: float, burst: int) -> None:
+    with pytest.raises(ValueError, match="rate must be positive and burst at least 1"):
+        TokenBucket[str](ManualClock(), rate, burst)

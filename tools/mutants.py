@@ -1,0 +1,130 @@
+"""Whether tests notice what they should: `python -m tools.mutants` flips comparisons and connectives in the pure packages, one at a time, and runs each package's
+own tests. cosmic-ray makes the mutants (`pip install 'bayplan[mutants]'`), in a copy of the project.
+
+    python -m tools.mutants --sample 20                 20 mutants of each package
+    python -m tools.mutants --only workqueue --seed 2   others of one package
+
+Prints each mutant that survived as a difference, and the share that was noticed. Exit code 1 if that is less than 85 % of all; mutants that mean the same as the
+original count as survivors, so look at the list.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from cosmic_ray.work_db import WorkDB, use_db
+from cosmic_ray.work_item import TestOutcome
+
+_ROOT: Final = Path(__file__).parent.parent
+_OPERATORS: Final = ("core/ReplaceComparisonOperator_", "core/ReplaceAndWithOr", "core/ReplaceOrWithAnd")
+_SAME: Final = ("_Is", "_IsNot")
+"""Ends of operators that mostly change nothing: a comparison by identity in place of one by value."""
+_LEAST: Final = 0.85
+_TIMES_SLOWER: Final = 4.0
+"""Tests of a mutant that take so many times as long as those of the original count as failed: it does not come to an end."""
+
+
+class Package(NamedTuple):
+    """What is changed, and the tests that are to notice."""
+
+    sources: str
+    tests: tuple[str, ...]
+
+
+PACKAGES: Final = {
+    "workqueue": Package("src/bayplan/workqueue", ("tests/workqueue",)),
+    "rules": Package("src/bayplan/api/validation", ("tests/api",)),
+    "strategies": Package("src/bayplan/api/strategies", ("tests/api",)),
+    "plugins": Package("src/bayplan/scheduler/plugins", ("tests/scheduler/plugins", "tests/scheduler/test_golden.py")),
+    "store": Package("src/bayplan/store", ("tests/store",)),
+}
+
+
+class Outcome(NamedTuple):
+    """What came of the mutants of a package."""
+
+    noticed: int
+    survivors: list[str]
+    """As differences."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.mutants", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--only", choices=sorted(PACKAGES), help="one package (default: all)")
+    parser.add_argument("--sample", type=int, default=10, help="mutants of each package (default 10)")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    noticed = made = 0
+    with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
+        copy = Path(directory)
+        for part in ("src", "tests", "tools", "benchmarks", "docs", "pyproject.toml", "README.md"):
+            source = _ROOT / part
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, copy / part)
+        for name in [options.only] if options.only else PACKAGES:
+            outcome = _judge(copy, name, options.sample, random.Random(f"{options.seed}-{name}"))
+            total = outcome.noticed + len(outcome.survivors)
+            for difference in outcome.survivors:
+                print(f"\n{name}: not noticed\n{difference}")
+            print(f"{name}: {outcome.noticed} of {total} noticed", flush=True)
+            noticed, made = noticed + outcome.noticed, made + total
+    print(f"all: {noticed} of {made} noticed, {noticed / max(made, 1):.0%}")
+    return 0 if noticed >= _LEAST * made else 1
+
+
+def _judge(copy: Path, name: str, sample: int, chance: random.Random) -> Outcome:
+    package = PACKAGES[name]
+    configuration, session = copy / f"{name}.toml", copy / f"{name}.sqlite"
+    test = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *package.tests]
+    started = time.monotonic()
+    _run(copy, test)  # tests that fail anyway would notice everything
+    seconds = _TIMES_SLOWER * (time.monotonic() - started)
+    configuration.write_text(
+        f'[cosmic-ray]\nmodule-path = "{package.sources}"\ntimeout = {seconds}\nexcluded-modules = []\n'
+        f'test-command = "{shlex.join(test)}"\n[cosmic-ray.distributor]\nname = "local"\n'
+    )
+    _cosmic_ray(copy, "init", str(configuration), str(session))
+    with use_db(str(session), WorkDB.Mode.open) as database:
+        possible = [
+            item
+            for item in database.work_items
+            if all(_is_meant(mutation.operator_name) for mutation in item.mutations)
+        ]
+        database.clear()
+        database.add_work_items(chance.sample(possible, min(sample, len(possible))))
+    _cosmic_ray(copy, "exec", str(configuration), str(session))
+    with use_db(str(session), WorkDB.Mode.open) as database:
+        results = [result for _, result in database.completed_work_items]
+    survivors = [result.diff or "" for result in results if result.test_outcome == TestOutcome.SURVIVED]
+    return Outcome(len(results) - len(survivors), survivors)
+
+
+def _is_meant(operator: str) -> bool:
+    return operator.startswith(_OPERATORS) and not operator.endswith(_SAME)
+
+
+def _cosmic_ray(copy: Path, *words: str) -> None:
+    """Raises CalledProcessError."""
+    _run(copy, [str(Path(sys.executable).with_name("cosmic-ray")), *words])
+
+
+def _run(copy: Path, words: Sequence[str]) -> None:
+    environment = {"PYTHONPATH": str(copy / "src"), "PATH": os.environ["PATH"], "HOME": str(copy)}
+    subprocess.run(words, cwd=copy, env=environment, check=True, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
