@@ -27,9 +27,13 @@ from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import TestOutcome
 
 _ROOT: Final = Path(__file__).parent.parent
-_OPERATORS: Final = ("core/ReplaceComparisonOperator_", "core/ReplaceAndWithOr", "core/ReplaceOrWithAnd")
-_SAME: Final = ("_Is", "_IsNot")
-"""Ends of operators that mostly change nothing: a comparison by identity in place of one by value."""
+_FLIPS: Final = (
+    "Eq_NotEq", "NotEq_Eq", "Is_IsNot", "IsNot_Is", "In_NotIn", "NotIn_In", "Lt_GtE", "GtE_Lt", "Gt_LtE", "LtE_Gt", "Lt_LtE", "LtE_Lt", "Gt_GtE", "GtE_Gt",
+)  # fmt: skip
+"""Comparisons that become their contrary, or take the bound in or leave it out."""
+_OPERATORS: Final = frozenset(
+    (*(f"core/ReplaceComparisonOperator_{flip}" for flip in _FLIPS), "core/ReplaceAndWithOr", "core/ReplaceOrWithAnd")
+)
 _LEAST: Final = 0.85
 _TIMES_SLOWER: Final = 4.0
 """Tests of a mutant that take so many times as long as those of the original count as failed: it does not come to an end."""
@@ -101,7 +105,7 @@ def _judge(copy: Path, name: str, sample: int, chance: random.Random) -> Outcome
         possible = [
             item
             for item in database.work_items
-            if all(_is_meant(mutation.operator_name) for mutation in item.mutations)
+            if all(mutation.operator_name in _OPERATORS for mutation in item.mutations)
         ]
         database.clear()
         database.add_work_items(chance.sample(possible, min(sample, len(possible))))
@@ -110,10 +114,6 @@ def _judge(copy: Path, name: str, sample: int, chance: random.Random) -> Outcome
         results = [result for _, result in database.completed_work_items]
     survivors = [result.diff or "" for result in results if result.test_outcome == TestOutcome.SURVIVED]
     return Outcome(len(results) - len(survivors), survivors)
-
-
-def _is_meant(operator: str) -> bool:
-    return operator.startswith(_OPERATORS) and not operator.endswith(_SAME)
 
 
 def _cosmic_ray(copy: Path, *words: str) -> None:

@@ -178,6 +178,7 @@ def test_what_has_ended_stays_ended() -> None:
         ((), 0, "no room", "", "Pending"),
         (("Pending", "Pending"), 0, "no room", "Inqueue", "Inqueue"),
         (("Pending", "Pending"), 2, "", "Inqueue", "Running"),
+        (("Pending", "Pending", "Pending"), 3, "", "Inqueue", "Running"),
         (("Running", "Pending"), 1, "no room", "Running", "Unknown"),
         (("Running", "Succeeded"), 1, "", "Running", "Running"),
         (("Succeeded", "Succeeded"), 0, "", "Running", "Completed"),
