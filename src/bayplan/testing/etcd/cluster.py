@@ -31,8 +31,6 @@ _LEASES_EVERY: Final = 0.5
 _CHANGES: Final = frozenset(
     (KV + "Put", KV + "DeleteRange", KV + "Txn", KV + "Compact", LEASE + "LeaseGrant", LEASE + "LeaseRevoke")
 )
-_WHOLE: Final = UnsentError("UNAVAILABLE", "connection refused")
-_BROKEN: Final = RpcError("UNAVAILABLE", "recvmsg: connection reset by peer")
 
 
 class Member:
@@ -85,11 +83,11 @@ class Member:
         for told in tuple(self.on_restored):
             told()
 
-    def break_connections(self, error: RpcError = _BROKEN) -> None:
+    def break_connections(self) -> None:
         """All clients' connections end."""
         self.lives += 1
         for told in tuple(self.on_broken):
-            told(error)
+            told(RpcError("UNAVAILABLE", "connection reset by peer"))
 
 
 class SimulatedEtcd:
@@ -231,14 +229,14 @@ class SimulatedEtcd:
         await self.wait_for(self.due(0.001) if due is None else due)
         await self.until(lambda: not self.is_cut(client, member.endpoint))
         if not member.is_up or member.lives != life:
-            raise _BROKEN
+            raise RpcError("UNAVAILABLE", "connection reset by peer")
 
     async def exchange(self, client: str, endpoint: str, method: str, request: Any) -> Any:
         """A unary call, there and back. Raises RpcError."""
         member = self.members[endpoint]
         if not member.is_up:
             await self.pause(0.001)
-            raise _WHOLE
+            raise UnsentError("UNAVAILABLE", "connection refused")
         life = member.lives
         await self.travel(client, member, life)
         await self.until(lambda: not member.is_frozen)
@@ -258,7 +256,7 @@ class SimulatedEtcd:
                     self.spawn(self._make_later(member, method, request))
                 raise RpcError("UNAVAILABLE", "etcdserver: request timed out") from None
             if not member.is_up:
-                raise _BROKEN
+                raise RpcError("UNAVAILABLE", "connection reset by peer")
         return self._make(method, request)
 
     async def _make_later(self, member: Member, method: str, request: Any) -> None:
