@@ -7,6 +7,8 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
+from bayplan.simulation.replay.records import PodRecords
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -19,6 +21,8 @@ class Moment:
     """Resource -> share of all nodes' amount that is asked for."""
     unevenness: float
     """Standard deviation of the nodes' fullness, 0 to 1."""
+    split: dict[str, float] = field(default_factory=dict)
+    """Resource -> share of the nodes that have it of which some is asked for and some is left."""
 
 
 @dataclass(slots=True)
@@ -44,6 +48,8 @@ class Replay:
     nodes: int = 0
     seconds: float = 0.0
     decisions: int = 0
+    records: PodRecords = field(default_factory=PodRecords)
+    """What became of each pod."""
 
     def mean_use(self, resource: str) -> float:
         """Share of a resource that was asked for, in the mean over time."""
@@ -60,6 +66,10 @@ class Replay:
     def mean_gpu_fragmentation(self) -> float | None:
         """Over the moments at which it was measured; None without GPUs, or pods that ask for them."""
         return statistics.fmean(share for _, share in self.gpu_fragmentation) if self.gpu_fragmentation else None
+
+    def mean_split(self, resource: str) -> float:
+        """Share of the nodes with a resource of which some is asked for and some is left, in the mean over the moments."""
+        return statistics.fmean(one.split.get(resource, 0.0) for one in self.moments) if self.moments else 0.0
 
     def mean_unevenness(self) -> float:
         """Over all moments."""
