@@ -33,7 +33,8 @@ if TYPE_CHECKING:
         Taint,
         Upgrade,
     )
-    from bayplan.simulation.facade import Answer, capacity, compare, consolidate, fix, read, replay, simulate
+    from bayplan.simulation.facade import Answer, capacity, compare, consolidate, fix, read, rehearse, replay, simulate
+    from bayplan.simulation.rehearsal.setting import Setting
     from bayplan.simulation.replay.run import Arrival, Workload
     from bayplan.simulation.replay.traces import read_nodes, read_pods, workload_on
     from bayplan.simulation.snapshots.recording import read_recording
@@ -64,10 +65,12 @@ _HOMES = {
         "consolidate",
         "fix",
         "read",
+        "rehearse",
         "replay",
         "simulate",
     ),
     "bayplan.simulation.snapshots.recording": ("read_recording",),
+    "bayplan.simulation.rehearsal.setting": ("Setting",),
     "bayplan.simulation.replay.run": ("Arrival", "Workload"),
     "bayplan.simulation.replay.traces": ("read_nodes", "read_pods", "workload_on"),
     "bayplan.simulation.virtual_cluster": ("VirtualCluster",),
@@ -89,6 +92,7 @@ __all__ = [
     "PlaceAnew",
     "Planner",
     "Scale",
+    "Setting",
     "Taint",
     "Upgrade",
     "VirtualCluster",
@@ -105,6 +109,7 @@ __all__ = [
     "read_nodes",
     "read_pods",
     "read_recording",
+    "rehearse",
     "replay",
     "run",
     "simulate",

@@ -30,6 +30,7 @@ QUESTIONS: dict[str, tuple[str, ...]] = {
     "consolidate": ("consolidate",),
     "simulate": ("simulate", "--cordon", "a"),
     "compare": ("compare", "--scheduler-config", "GOOD", "--seeds", "1"),
+    "rehearse": ("rehearse", "--after", "config=GOOD"),
     "replay": ("replay",),
     "explain": ("explain", "web-1"),
     "explain --fix": ("explain", "big", "--fix"),
@@ -63,7 +64,11 @@ def files(tmp_path: Path) -> dict[str, str]:
 
 
 def run(files: dict[str, str], *arguments: str) -> Result:
-    return CliRunner().invoke(main, [files.get(one, one) for one in arguments])
+    def named(argument: str) -> str:
+        option, equals, value = argument.rpartition("=")
+        return f"{option}{equals}{files.get(value, value)}"
+
+    return CliRunner().invoke(main, [named(one) for one in arguments])
 
 
 def expect(result: Result, code: int) -> None:
@@ -108,7 +113,7 @@ def test_two_clusters_at_once_make_no_sense(files: dict[str, str], verb: str) ->
     expect(run(files, *QUESTIONS[verb], "--cluster", "CLUSTER", "--context", "c"), 2)
 
 
-@pytest.mark.parametrize("verb", [verb for verb in QUESTIONS if verb not in ("compare", "explain node")])
+@pytest.mark.parametrize("verb", [verb for verb in QUESTIONS if verb not in ("compare", "rehearse", "explain node")])
 @pytest.mark.parametrize("config", ["MISSING", "NO_SCHEDULER"])
 def test_a_scheduler_configuration_that_is_none_makes_no_sense(files: dict[str, str], verb: str, config: str) -> None:
     question = QUESTIONS["explain"] if verb == "explain workload" else QUESTIONS[verb]
@@ -158,6 +163,13 @@ def test_an_unknown_option_makes_no_sense(files: dict[str, str], verb: str) -> N
         ("simulate", "--for", "long"),
         ("compare", "--scheduler-config", "GOOD", "--prices", "PRICES"),
         ("compare", "--scheduler-config", "MISSING"),
+        ("rehearse",),
+        ("rehearse", "--after", "nonsense"),
+        ("rehearse", "--after", "kubernetes=1.2"),
+        ("rehearse", "--after", "config=MISSING"),
+        ("rehearse", "--after", "config=NO_SCHEDULER"),
+        ("rehearse", "--after", "plugin=MISSING"),
+        ("rehearse", "--after", "plugin=BROKEN"),
         ("replay", "MISSING"),
         ("replay", "BROKEN"),
     ],

@@ -14,7 +14,7 @@ from tests.docs.pages import Command, blocks
 from tests.docs.shell import Shell, ShellError
 
 _ANSWERS: Final = re.compile(
-    r"^(?:kubectl )?bayplan (?:explain|simulate|what-if|capacity|consolidate|compare|replay|doctor)\b|^pytest\b"
+    r"^(?:kubectl )?bayplan (?:explain|simulate|what-if|capacity|consolidate|compare|rehearse|replay|doctor)\b|^pytest\b"
 )
 """Commands whose exit code 1 is an answer."""
 _FAILS: Final = re.compile(r"^(?:[Ee]rror|command terminated|FAILED)", re.MULTILINE)

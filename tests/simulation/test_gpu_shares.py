@@ -17,7 +17,8 @@ from bayplan.simulation.replay.compare import compare
 from bayplan.simulation.replay.gpu_fragmentation import gpu_fragmentation, room_with_gpus, wants_of
 from bayplan.simulation.replay.gpu_shares import GpuShares, chosen, fits, share_gpus, shares_of
 from bayplan.simulation.replay.report import replay_page
-from bayplan.simulation.replay.run import Arrival, Replay, Workload, replay
+from bayplan.simulation.replay.result import Replay
+from bayplan.simulation.replay.run import Arrival, Workload, replay
 from bayplan.simulation.replay.tables import print_replay
 from bayplan.simulation.replay.traces import TraceError, arrival_of, node_of
 from bayplan.testing.builders import node as plain_node

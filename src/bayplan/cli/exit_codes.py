@@ -21,6 +21,7 @@ MEANINGS: Final[dict[str, tuple[type[Failure], str]]] = {
     "bayplan.descheduler.errors.DeschedulerError": (Unanswerable, ""),
     "bayplan.scheduler.errors.SchedulerError": (Unanswerable, ""),
     "bayplan.simulation.actions.ActionError": (Unanswerable, ""),
+    "bayplan.simulation.rehearsal.errors.RehearsalError": (Unanswerable, ""),
     "bayplan.simulation.replay.compare.PriceError": (Unanswerable, ""),
     "bayplan.simulation.snapshots.snapshot.SnapshotError": (Unanswerable, ""),
     "bayplan.simulation.snapshots.planner.QuestionError": (Unanswerable, ""),

@@ -37,6 +37,7 @@ VERBS = {
     "consolidate": "Say which nodes can go, and where everything moves",
     "faults": "Let a workload live through faults, and check that all holds",
     "compare": "Compare two scheduler configurations on one workload",
+    "rehearse": "Say what an upgrade changes for each pod of a workload",
     "replay": "Place a workload over time: waits, utilisation, fragmentation",
     "record": "Write down which pods come to a cluster and go",
     "trace": "Print every write of a cluster in virtual time",
@@ -62,7 +63,7 @@ VERBS = {
 """Every verb and its one line of help."""
 _PACKAGES = {
     "clusters": "up create list start stop delete kubeconfig logs demo ui store forward",
-    "questions": "learn explain snapshot simulate what-if capacity consolidate faults compare replay record trace",
+    "questions": "learn explain snapshot simulate what-if capacity consolidate faults compare rehearse replay record trace",
     "components": "apiserver scheduler controller-manager descheduler kubelet network proxy dns csi-controller csi-local node-simulator",
 }
 """Package of `bayplan.cli` -> the verbs whose modules lie in it; the others' lie beside this one."""

@@ -26,7 +26,10 @@ from bayplan.simulation.questions import capacity as _capacity
 from bayplan.simulation.questions import consolidate as _consolidate
 from bayplan.simulation.questions import what_if as _what_if
 from bayplan.simulation.readers.reading import read
+from bayplan.simulation.rehearsal import run as _rehearsal
+from bayplan.simulation.rehearsal import setting as _setting
 from bayplan.simulation.replay import compare as _compare
+from bayplan.simulation.replay import result as _result
 from bayplan.simulation.replay import run as _replay
 from bayplan.simulation.snapshots.planner import fresh, node_shape, pod_named, pod_of_requests
 from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
@@ -140,7 +143,7 @@ def simulate(
 
 def replay(
     workload: _replay.Workload, *, config: str | Path | None = None, seed: int | None = None
-) -> Answer[_replay.Replay]:
+) -> Answer[_result.Replay]:
     """Place a workload over time. `seed`: chooses among equally good nodes; None takes the first by name."""
     from bayplan.simulation.replay.report import replay_page
     from bayplan.simulation.replay.tables import print_replay
@@ -173,4 +176,25 @@ def compare(
     return Answer(found, lambda result: print_comparison(names, result), lambda result: comparison_page(names, result))
 
 
-__all__ = ["Answer", "capacity", "compare", "consolidate", "fix", "read", "replay", "simulate"]
+def rehearse(
+    workload: _replay.Workload | ClusterSnapshot,
+    first: _setting.Setting,
+    second: _setting.Setting,
+    *,
+    seed: int | None = None,
+) -> Answer[_rehearsal.Rehearsal]:
+    """What another configuration, other plugins or the rules of another Kubernetes release make of each pod. `seed`: as in `replay`.
+
+    Raises SettingsError, PluginFileError.
+    """
+    from bayplan.simulation.rehearsal.page import rehearsal_page
+    from bayplan.simulation.rehearsal.tables import print_rehearsal
+
+    if isinstance(workload, ClusterSnapshot):
+        workload = _compare.workload_of_copy(workload)
+    with Progress("pods placed", 2 * len(workload.arrivals)) as progress:
+        found = _rehearsal.rehearse(workload, first, second, seed=seed, told=progress.tell)
+    return Answer(found, print_rehearsal, rehearsal_page)
+
+
+__all__ = ["Answer", "capacity", "compare", "consolidate", "fix", "read", "rehearse", "replay", "simulate"]

@@ -6,6 +6,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from bayplan.api.types.core_v1 import PodSpec
 from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import FilterPlugin, PreFilterPlugin, Scope
 from bayplan.scheduler.framework.state import CycleState, PodShape
@@ -13,13 +14,13 @@ from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, Reject, Sk
 from bayplan.scheduler.snapshot.labels import Rows
 
 
-def required_features(pod: PodShape) -> frozenset[str]:
-    """The features that a pod's spec implies."""
+def features_of(spec: PodSpec) -> frozenset[str]:
+    """The features of kubelet that a pod's spec implies."""
     required = []
-    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    containers = (*spec.init_containers, *spec.containers)
     if any(rule.action == "RestartAllContainers" for item in containers for rule in item.restart_policy_rules):
         required.append("RestartAllContainersOnContainerExits")
-    if pod.spec.host_network and pod.spec.host_users is False:
+    if spec.host_network and spec.host_users is False:
         required.append("UserNamespacesHostNetworkSupport")
     return frozenset(required)
 
@@ -32,10 +33,10 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):
     filter_alone = 'error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found'
 
     def reads(self, pod: PodShape) -> Hashable | None:
-        return required_features(pod)
+        return features_of(pod.spec)
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
-        required = required_features(pod)
+        required = features_of(pod.spec)
         if not required:
             return SKIP
         state.data[self.name] = required

@@ -15,7 +15,8 @@ from bayplan.api.types.core_v1 import Node, Pod
 from bayplan.scheduler.library import Config
 from bayplan.simulation.questions.quota_limits import with_defaults
 from bayplan.simulation.replay.gpu_shares import GPU
-from bayplan.simulation.replay.run import Arrival, Replay, Workload, replay
+from bayplan.simulation.replay.result import Replay
+from bayplan.simulation.replay.run import Arrival, Workload, replay
 from bayplan.simulation.snapshots.planner import fresh, pod_of_template
 from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 

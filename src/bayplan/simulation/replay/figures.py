@@ -38,6 +38,17 @@ def shares(uses: Iterable[NodeUse]) -> dict[str, float]:
     return {name: asked[name] / amount for name, amount in offered.items()}
 
 
+def split(uses: Iterable[NodeUse]) -> dict[str, float]:
+    """Resource -> share of the nodes that have it of which some is asked for and some is left."""
+    nodes: dict[str, int] = {}
+    partly: dict[str, int] = {}
+    for use in uses:
+        for name, amount in use.allocatable.items():
+            nodes[name] = nodes.get(name, 0) + (amount > 0)
+            partly[name] = partly.get(name, 0) + (0 < use.requested.get(name, 0) < amount)
+    return {name: partly[name] / count for name, count in nodes.items() if count}
+
+
 def looks_of(pods: Iterable[Pod]) -> list[tuple[Pod, int]]:
     """The first pod of each look, and how many have it, in the order in which they come."""
     counts: dict[str, int] = {}

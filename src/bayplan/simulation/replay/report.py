@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from bayplan.simulation.replay.compare import Comparison
-from bayplan.simulation.replay.run import Replay
+from bayplan.simulation.replay.result import Replay
 from bayplan.simulation.replay.tables import days, shown
 from bayplan.simulation.reports import plots
 from bayplan.simulation.reports.page import figures, page, section, table

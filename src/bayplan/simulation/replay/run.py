@@ -8,11 +8,9 @@ the victims come back and start anew, as their owners would have it.
 from __future__ import annotations
 
 import heapq
-import itertools
 import math
-import statistics
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from bayplan.api.types.core_v1 import Node, Pod
@@ -21,9 +19,10 @@ from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.library import Config, Planner
 from bayplan.scheduler.planning.relocation import use_of_nodes
 from bayplan.scheduler.snapshot.pods import PodInfo
-from bayplan.simulation.replay.figures import fragmentation, looks_of, shares, unevenness, usual_pod
+from bayplan.simulation.replay.figures import fragmentation, looks_of, shares, split, unevenness, usual_pod
 from bayplan.simulation.replay.gpu_fragmentation import gpu_fragmentation, wants_of
 from bayplan.simulation.replay.gpu_shares import share_gpus
+from bayplan.simulation.replay.result import Moment, Replay
 from bayplan.support.randomness import SeededRandomness
 
 SAMPLES: Final = 400
@@ -33,6 +32,8 @@ _LOOKS_AT_ROOM: Final = 40
 
 Told = Callable[[int], object]
 """Told how many pods have arrived."""
+Schedule = Callable[[Planner, PodInfo, str], Decision]
+"""Decides about a pod, and counts it on its node if one was found, as `Planner.schedule` does. The text is the pod's name in the records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,102 +59,6 @@ class Workload:
         return f"<Workload: {len(self.arrivals):,} pods come to {len(self.nodes):,} nodes>"
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """The cluster at one time."""
-
-    at: float
-    running: int
-    pending: int
-    used: dict[str, float]
-    """Resource -> share of all nodes' amount that is asked for."""
-    unevenness: float
-    """Standard deviation of the nodes' fullness, 0 to 1."""
-
-
-@dataclass(slots=True)
-class Replay:
-    """What became of a workload."""
-
-    pods: int = 0
-    placed: int = 0
-    waits: list[float] = field(default_factory=list)
-    """Seconds from the arrival of each placed pod to its first placement, in order of placement."""
-    never: list[tuple[str, str]] = field(default_factory=list)
-    """(pod, the scheduler's message) of pods that were never placed."""
-    preemptions: int = 0
-    most_running: int = 0
-    most_pending: int = 0
-    moments: list[Moment] = field(default_factory=list)
-    fragmentation: list[tuple[float, float]] = field(default_factory=list)
-    """(time, share of what is free that no pod of the usual shape can use)."""
-    gpu_fragmentation: list[tuple[float, float]] = field(default_factory=list)
-    """(time, share of the free GPUs that a pod that asks for GPUs cannot use, in the mean); see the module of that name."""
-    node_seconds: dict[str, float] = field(default_factory=dict)
-    """Node -> seconds during which it had pods."""
-    nodes: int = 0
-    seconds: float = 0.0
-    decisions: int = 0
-
-    def mean_use(self, resource: str) -> float:
-        """Share of a resource that was asked for, in the mean over time."""
-        moments = self.moments
-        spans = itertools.pairwise(moments)
-        total = sum((after.at - before.at) * before.used.get(resource, 0.0) for before, after in spans)
-        span = moments[-1].at - moments[0].at if moments else 0.0
-        return total / span if span else 0.0
-
-    def mean_fragmentation(self) -> float:
-        """Over the moments at which it was measured."""
-        return sum(share for _, share in self.fragmentation) / len(self.fragmentation) if self.fragmentation else 0.0
-
-    def mean_gpu_fragmentation(self) -> float | None:
-        """Over the moments at which it was measured; None without GPUs, or pods that ask for them."""
-        return statistics.fmean(share for _, share in self.gpu_fragmentation) if self.gpu_fragmentation else None
-
-    def mean_unevenness(self) -> float:
-        """Over all moments."""
-        return statistics.fmean(one.unevenness for one in self.moments) if self.moments else 0.0
-
-    def wait_at(self, share: float) -> float:
-        """Seconds that this share of the placed pods waited at most."""
-        waits = sorted(self.waits)
-        return waits[min(int(len(waits) * share), len(waits) - 1)] if waits else 0.0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        resources = sorted({name for moment in self.moments for name in moment.used})
-        return {
-            "pods": self.pods,
-            "nodes": self.nodes,
-            "seconds": self.seconds,
-            "placed": self.placed,
-            "neverPlaced": [{"pod": pod, "reason": reason} for pod, reason in self.never],
-            "preemptions": self.preemptions,
-            "waitSeconds": {
-                "mean": statistics.fmean(self.waits) if self.waits else 0.0,
-                **{f"p{share:.0%}".rstrip("%"): self.wait_at(share) for share in (0.5, 0.9, 0.99)},
-                "longest": max(self.waits, default=0.0),
-            },
-            "meanUse": {name: self.mean_use(name) for name in resources},
-            "meanFragmentation": self.mean_fragmentation(),
-            "meanGpuFragmentation": self.mean_gpu_fragmentation(),
-            "meanUnevenness": self.mean_unevenness(),
-            "meanNodesWithPods": self.nodes_used,
-            "mostRunning": self.most_running,
-            "mostPending": self.most_pending,
-            "decisions": self.decisions,
-            "moments": [
-                {"at": one.at, "running": one.running, "pending": one.pending, "use": one.used} for one in self.moments
-            ],
-        }
-
-    @property
-    def nodes_used(self) -> float:
-        """Nodes with pods, in the mean over time."""
-        return sum(self.node_seconds.values()) / self.seconds if self.seconds else 0.0
-
-
 @dataclass(slots=True)
 class _Waiting:
     arrival: Arrival
@@ -174,21 +79,31 @@ def replay(
     seed: int | None = None,
     samples: int = SAMPLES,
     told: Told | None = None,
+    schedule: Schedule = lambda planner, pod, _: planner.schedule(pod),
 ) -> Replay:
     """Play a workload. seed: decides between equally good nodes; None takes the first by name.
 
     A pod that no profile schedules is never placed. Raises SettingsError.
     """
-    return _Player(workload, config, seed, samples, told).play()
+    return _Player(workload, config, seed, samples, told, schedule).play()
 
 
 class _Player:
-    def __init__(self, workload: Workload, config: Config, seed: int | None, samples: int, told: Told | None) -> None:
+    def __init__(
+        self,
+        workload: Workload,
+        config: Config,
+        seed: int | None,
+        samples: int,
+        told: Told | None,
+        schedule: Schedule,
+    ) -> None:
         choice = RandomChoice(SeededRandomness(f"replay {seed}")) if seed is not None else None
         self.planner = Planner([*workload.nodes, *workload.others], config, choice)
         self.gpus = share_gpus(self.planner)
         self.workload = workload
         self.told = told
+        self.schedule = schedule
         self.result = Replay(pods=len(workload.arrivals), nodes=len(workload.nodes))
         self.pending: list[_Waiting] = []
         """By priority, then arrival."""
@@ -234,8 +149,18 @@ class _Player:
         for name, since in self.used_since.items():
             self._count_node(name, now - since)
         self.result.seconds = now - began
-        self.result.never += [(one.info.key, one.message) for one in self.pending if one.info and not one.waited]
+        self._end(now)
         return self.result
+
+    def _end(self, now: float) -> None:
+        """What still runs or waits does so up to here."""
+        for key in self.running:
+            self.result.records.stop(key, now)
+        for one in self.pending:
+            assert one.info is not None
+            self.result.records.give_up(one.info.key, now, one.message)
+            if not one.waited:
+                self.result.never.append((one.info.key, one.message))
 
     def _push(self, at: float, what: str, payload: Any) -> None:
         self.order += 1
@@ -249,6 +174,7 @@ class _Player:
             if what == "come":
                 payload.order = order
                 self._queue(payload)
+                self.result.records.arrive(payload.info.key, now)
             elif what == "over":
                 freed |= self._is_over(payload, now)
             elif self.running.get(payload[0]) is payload[1]:
@@ -265,6 +191,7 @@ class _Player:
         for one in self.pending:
             if one.arrival is arrival:
                 self.pending.remove(one)
+                self.result.records.give_up(key, now, one.message)
                 if not one.waited:
                     self.result.never.append((key, one.message))
                 break
@@ -298,8 +225,10 @@ class _Player:
                 if one.foreign:
                     left.append(one)
                     continue
+                assert one.info is not None
                 if one.shape in self.shapes:
                     one.message = self.shapes[one.shape]
+                    self.result.records.refuse(one.info.key, one.message)
                     left.append(one)
                     continue
                 decision = self._try(one)
@@ -307,6 +236,7 @@ class _Player:
                     self._start(one, decision, now)
                     continue
                 one.message = decision.message or _held_back(decision)
+                self.result.records.refuse(decision.pod, one.message)
                 left.append(one)
                 if decision.victims:
                     self.pending = left + pending[position + 1 :]
@@ -320,7 +250,7 @@ class _Player:
     def _try(self, one: _Waiting) -> Decision:
         assert one.info is not None
         self.result.decisions += 1
-        return self.planner.schedule(one.info)
+        return self.schedule(self.planner, one.info, self.result.records.current_name(one.info.key))
 
     def _start(self, one: _Waiting, decision: Decision, now: float) -> None:
         arrival = one.arrival
@@ -336,11 +266,14 @@ class _Player:
         self.on_node[key] = node
         self.counts[node] = self.counts.get(node, 0) + 1
         self.used_since.setdefault(node, now)
+        self.result.records.place(key, node, now)
         if arrival.lasts is not None:
             self._push(now + arrival.lasts, "end", (key, one))
 
-    def _free(self, key: str, now: float) -> None:
+    def _free(self, key: str, now: float, by: str = "") -> None:
+        """by: the pod that takes its place."""
         del self.running[key]
+        self.result.records.stop(key, now, by)
         node = self.on_node.pop(key)
         self.planner.remove(key)
         self.counts[node] -= 1
@@ -353,14 +286,15 @@ class _Player:
     def _preempt(self, decision: Decision, now: float) -> None:
         for key in decision.victims:
             victim = self.running[key]
-            self._free(key, now)
+            self._free(key, now, decision.pod)
             self.result.preemptions += 1
             self._queue(_Waiting(victim.arrival, victim.order, 0, waited=True))
         self.shapes.clear()
 
     def _look(self, at: float, number: int) -> None:
         uses = use_of_nodes(self.planner)
-        self.result.moments.append(Moment(at, len(self.running), len(self.pending), shares(uses), unevenness(uses)))
+        moment = Moment(at, len(self.running), len(self.pending), shares(uses), unevenness(uses), split(uses))
+        self.result.moments.append(moment)
         if number % max(self.samples // _LOOKS_AT_ROOM, 1) != 0:
             return
         if self.usual is not None:

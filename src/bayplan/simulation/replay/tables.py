@@ -9,7 +9,7 @@ from typing import Final
 from rich.table import Table
 
 from bayplan.simulation.replay.compare import Comparison, Figure, Line
-from bayplan.simulation.replay.run import Replay
+from bayplan.simulation.replay.result import Replay
 from bayplan.simulation.reports.tables import console
 
 _REASONS: Final = 8

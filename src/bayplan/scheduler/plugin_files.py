@@ -1,0 +1,79 @@
+"""Plugins from a file of Python, without a package that is installed: for rehearsals and while a plugin is developed.
+
+Each content of a file is a module of its own, so that two versions of one plugin live side by side. The file is compiled from its
+text, never from a cache of bytecode, which knows two versions of the same size and second as one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from bayplan.scheduler.errors import SchedulerError
+from bayplan.scheduler.framework.extension_points import Plugin
+
+
+class PluginFileError(SchedulerError):
+    """A file has no plugin, or cannot be run: it names file and line."""
+
+
+def load_plugins(path: str | Path) -> tuple[type[Plugin], ...]:
+    """The plugin classes that a file defines, in their order there. Raises PluginFileError."""
+    try:
+        source = Path(path).read_bytes()
+    except OSError as error:
+        raise PluginFileError(f"{path}: {error.strerror or error}") from error
+    return plugins_of(source, str(path))
+
+
+def plugins_of(source: bytes, path: str) -> tuple[type[Plugin], ...]:
+    """The plugin classes of the text of a file. Raises PluginFileError."""
+    module = _module(source, path)
+    found = [one for one in vars(module).values() if _is_plugin_of(one, module)]
+    if not found:
+        raise PluginFileError(f"{path}: there is no plugin: a class with a name that derives from an extension point")
+    return tuple(dict.fromkeys(found))
+
+
+def _module(source: bytes, path: str) -> ModuleType:
+    digest = hashlib.sha256(b"\0".join((path.encode(), source))).hexdigest()
+    name = f"bayplan_plugin_{digest[:16]}"
+    known = sys.modules.get(name)
+    if known is not None:
+        return known
+    module = ModuleType(name)
+    module.__file__ = path
+    sys.modules[name] = module  # dataclasses look their module up while it is being run
+    try:
+        exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
+    except Exception as error:
+        del sys.modules[name]
+        raise PluginFileError(f"{path}{_line(error, path)}: {type(error).__name__}: {error}") from error
+    return module
+
+
+def _line(error: BaseException, path: str) -> str:
+    """`:12` for the last line of the file that the error passed through."""
+    if isinstance(error, SyntaxError):
+        return ""
+    lines = []
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == path:
+            lines.append(trace.tb_lineno)
+        trace = trace.tb_next
+    return f":{lines[-1]}" if lines else ""
+
+
+def _is_plugin_of(thing: Any, module: ModuleType) -> bool:
+    return (
+        inspect.isclass(thing)
+        and issubclass(thing, Plugin)
+        and thing.__module__ == module.__name__
+        and not inspect.isabstract(thing)
+        and bool(getattr(thing, "name", ""))
+    )

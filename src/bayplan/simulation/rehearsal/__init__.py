@@ -1,0 +1,1 @@
+"""An upgrade tried beforehand: one workload under two settings (configuration, plugins, rules of a Kubernetes version), pod by pod."""
