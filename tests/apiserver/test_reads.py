@@ -10,7 +10,7 @@ import pytest
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.apiserver.reads import cache
+from bayplan.apiserver.reads import history
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import Client
 from bayplan.store.errors import StoreUnavailable
@@ -125,7 +125,7 @@ def test_a_watch_from_before_the_kept_history_is_expired() -> None:
 def test_events_that_the_store_has_forgotten_are_forgotten_and_quiet_kinds_stay_resumable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cache, "HISTORY_KEPT", 1)
+    monkeypatch.setattr(history, "HISTORY_KEPT", 1)
 
     async def run() -> None:
         async with opened() as api:

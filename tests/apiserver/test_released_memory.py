@@ -8,7 +8,8 @@ import tracemalloc
 
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.in_process import InProcessEndpoint
-from bayplan.apiserver.reads.cache import DECODED_UNSHARED, LINES_KEPT, ResourceCache
+from bayplan.apiserver.reads.cache import DECODED_UNSHARED, ResourceCache
+from bayplan.apiserver.reads.history import LINES_KEPT
 from bayplan.apiserver.reads.watching import Item
 from bayplan.apiserver.server import ApiServer
 from tests.apiserver.serving import ADMIN, client_of, opened

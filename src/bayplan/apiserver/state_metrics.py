@@ -8,7 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from bayplan.apiserver.aggregation.registry import is_available
-from bayplan.apiserver.reads.cache import HISTORY_LIMIT, ResourceCache
+from bayplan.apiserver.reads.cache import ResourceCache
+from bayplan.apiserver.reads.history import HISTORY_LIMIT
 from bayplan.support.metrics import Counter, Family, Gauge, Histogram, Registry
 from bayplan.support.process_metrics import measure_process
 

@@ -23,17 +23,12 @@ from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.go_json import escaped
 from bayplan.api.kinds import Kind
 from bayplan.api.strategies import strategy_for
+from bayplan.apiserver.reads.history import History
 from bayplan.apiserver.reads.observed import observed_decoder
 from bayplan.apiserver.reads.watching import Entry, Event, Watcher
 from bayplan.store.interface import Event as StoreEvent
 from bayplan.store.interface import KeyValue
 
-HISTORY_LIMIT = 8192
-"""Most events kept per kind, so that watches can resume without a new list."""
-LINES_KEPT = 512
-"""Newest events per kind that keep the lines that watchers were sent: later watchers seldom start further back."""
-HISTORY_KEPT = 100
-"""Events kept per kind however old they are."""
 DECODED_LIMIT = 4096
 """Entries per kind whose decoded object is kept for watchers in this process that share them."""
 DECODED_UNSHARED = 128
@@ -111,7 +106,7 @@ class ResourceCache:
         """How many changes came from the store."""
         self.revision = 0
         """Revision of the last change of this kind."""
-        self._history: deque[Event] = deque(maxlen=HISTORY_LIMIT)
+        self._history = History()
         self.history_start = 0
         """Watches may start at this revision or later."""
         self._decoded: deque[Entry] = deque()
@@ -223,12 +218,9 @@ class ResourceCache:
                 del self.buckets[namespace]
             self.count -= 1
             change = Event(None, self.as_deleted(last, event.revision), event.revision)
-        if len(self._history) == HISTORY_LIMIT:
-            self.history_start = self._history[0].revision
-        history = self._history
-        history.append(change)
-        if len(history) > LINES_KEPT:
-            history[-LINES_KEPT - 1].forget_lines()
+        dropped = self._history.append(change)
+        if dropped is not None:
+            self.history_start = dropped
         for watcher in tuple(self.watchers):
             watcher.offer(change)
 
@@ -280,13 +272,7 @@ class ResourceCache:
 
     def events_after(self, revision: int) -> list[Event]:
         """Kept events with a higher revision, in order. The caller has checked `history_start`."""
-        found: list[Event] = []
-        for event in reversed(self._history):
-            if event.revision <= revision:
-                break
-            found.append(event)
-        found.reverse()
-        return found
+        return self._history.after(revision)
 
     def forget(self, revision: int) -> None:
         """Drop events up to a revision, but not the latest: who wants to go on from before has to list anew. To be called now and then: what nobody has needed
@@ -294,15 +280,13 @@ class ResourceCache:
 
         What changes seldom stays resumable, as with kube-apiserver, whose watch cache keeps about as many.
         """
-        history = self._history
-        while len(history) > HISTORY_KEPT and history[0].revision <= revision:
-            self.history_start = history.popleft().revision
         decoded = self._decoded
         for _ in range(min(self._aged, len(decoded))):
             decoded.popleft().decoded = None
         self._aged = len(decoded)
-        for event in history:
-            event.forget_lines()
+        dropped = self._history.forget(revision)
+        if dropped is not None:
+            self.history_start = dropped
 
     def watch(self, watcher: Watcher) -> None:
         """Let a watcher take part from now on."""

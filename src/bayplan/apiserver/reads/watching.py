@@ -27,7 +27,18 @@ QUEUE_LIMIT = 100_000
 class Entry:
     """One object in the cache, as of one revision. Never changed once made."""
 
-    __slots__ = ("body", "create_revision", "decoded", "fields", "labels", "name", "namespace", "revision", "uid")
+    __slots__ = (
+        "body",
+        "create_revision",
+        "decoded",
+        "fields",
+        "labels",
+        "name",
+        "namespace",
+        "packed",
+        "revision",
+        "uid",
+    )
 
     def __init__(
         self,
@@ -52,6 +63,8 @@ class Entry:
         self.uid = uid
         self.decoded: Any = None
         """The struct, kept for a while so that watchers in this process share it."""
+        self.packed: bytes | None = None
+        """The same without the struct in one piece, once an event about it is history (see `history`)."""
 
 
 class Event:

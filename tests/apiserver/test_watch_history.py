@@ -1,0 +1,99 @@
+"""What the watch cache keeps of the past, and in which form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from bayplan.apiserver.reads import history
+from bayplan.apiserver.reads.history import LINES_KEPT, History
+from bayplan.apiserver.reads.watching import Entry, Event
+
+
+def entry(number: int, **changed: Any) -> Entry:
+    """A revision of a pod."""
+    fields = {"spec.nodeName": f"node-{number}", "status.phase": "Läuft"}
+    body = b'"metadata":{"name":"pod-%d"}}' % number
+    return Entry("default", f"pod-{number}", number, 1, body, {"app": str(number)}, fields, f"uid-{number}", **changed)
+
+
+def changes(count: int) -> list[Event]:
+    """One object that is made, changed again and again, and deleted."""
+    entries = [entry(number) for number in range(1, count)]
+    made = [Event(now, before, now.revision) for before, now in zip([None, *entries], entries, strict=False)]
+    return [*made, Event(None, entries[-1], count)]
+
+
+def contents(events: Iterable[Event]) -> list[Any]:
+    """All that events say."""
+    own = [name for name in Entry.__slots__ if name not in ("decoded", "packed")]
+    return [
+        (
+            event.revision,
+            [None if one is None else [getattr(one, name) for name in own] for one in (event.entry, event.previous)],
+        )
+        for event in events
+    ]
+
+
+def filled(events: Iterable[Event]) -> History:
+    past = History()
+    for event in events:
+        past.append(event)
+    return past
+
+
+def test_packed_events_say_what_they_said_before() -> None:
+    events = changes(3 * LINES_KEPT)
+    past = filled(events)
+    for _ in range(2):
+        assert contents(past.after(0)) == contents(events)
+        assert contents(past.after(2)) == contents(events[2:])
+        assert past.after(3 * LINES_KEPT) == []
+        past.forget(0)
+
+
+def test_only_the_newest_events_are_kept_as_they_were_made() -> None:
+    events = changes(3 * LINES_KEPT)
+    past = filled(events)
+    found = past.after(0)
+    assert [one is other for one, other in zip(found, events, strict=True)].index(True) == 2 * LINES_KEPT
+    past.forget(0)
+    assert not any(one is other for one, other in zip(past.after(0), events, strict=True))
+
+
+def test_the_events_around_an_entry_share_its_bytes() -> None:
+    past = filled(changes(10))
+    past.forget(0)
+    first, second = list(past._events)[:2]
+    assert isinstance(first.entry, bytes)
+    assert first.entry is second.previous
+
+
+def test_entries_whose_objects_are_shared_are_packed_when_that_ends() -> None:
+    events = changes(10)
+    shared = events[3].entry
+    assert shared is not None
+    shared.decoded = object()
+    past = filled(events)
+    past.forget(0)
+    assert past.after(0)[3].entry is shared
+    assert past.after(0)[4].previous is shared
+    shared.decoded = None
+    past.forget(0)
+    assert past.after(0)[3].entry is not shared
+    assert contents(past.after(0)) == contents(events)
+
+
+def test_what_goes_is_told_by_its_revision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "HISTORY_LIMIT", 6)
+    monkeypatch.setattr(history, "HISTORY_KEPT", 2)
+    past = History()
+    assert [past.append(event) for event in changes(8)] == [None] * 6 + [1, 2]
+    assert past.forget(2) is None
+    assert past.forget(4) == 4
+    assert [event.revision for event in past.after(0)] == [5, 6, 7, 8]
+    assert past.forget(8) == 6
+    assert len(past) == 2
