@@ -39,7 +39,7 @@ def contents(events: Iterable[Event]) -> list[Any]:
 
 
 def filled(events: Iterable[Event]) -> History:
-    past = History()
+    past = History(lambda _: False)
     for event in events:
         past.append(event)
     return past
@@ -87,10 +87,25 @@ def test_entries_whose_objects_are_shared_are_packed_when_that_ends() -> None:
     assert contents(past.after(0)) == contents(events)
 
 
+def test_what_is_there_now_is_not_kept_twice() -> None:
+    events = changes(10)
+    current = events[8].entry
+    past = History(lambda one: one is current)
+    for event in events[:9]:
+        past.append(event)
+    past.forget(0)
+    assert past.after(0)[8].entry is current
+    assert past.after(0)[8].previous is not events[8].previous
+    current = None
+    past.forget(0)
+    assert past.after(0)[8].entry is not events[8].entry
+    assert contents(past.after(0)) == contents(events[:9])
+
+
 def test_what_goes_is_told_by_its_revision(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "HISTORY_LIMIT", 6)
     monkeypatch.setattr(history, "HISTORY_KEPT", 2)
-    past = History()
+    past = History(lambda _: False)
     assert [past.append(event) for event in changes(8)] == [None] * 6 + [1, 2]
     assert past.forget(2) is None
     assert past.forget(4) == 4

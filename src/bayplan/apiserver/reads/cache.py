@@ -106,7 +106,7 @@ class ResourceCache:
         """How many changes came from the store."""
         self.revision = 0
         """Revision of the last change of this kind."""
-        self._history = History()
+        self._history = History(self._is_current)
         self.history_start = 0
         """Watches may start at this revision or later."""
         self._decoded: deque[Entry] = deque()
@@ -269,6 +269,9 @@ class ResourceCache:
             deleted.decoded = with_metadata(last.decoded, metadata)
             self._remember(deleted)
         return deleted
+
+    def _is_current(self, entry: Entry) -> bool:
+        return self.get(entry.namespace, entry.name) is entry
 
     def events_after(self, revision: int) -> list[Event]:
         """Kept events with a higher revision, in order. The caller has checked `history_start`."""

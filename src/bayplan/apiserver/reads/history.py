@@ -13,6 +13,7 @@ keep a process at the size of its busiest minute.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -41,10 +42,12 @@ class _Packed(NamedTuple):
 class History:
     """The latest events of one kind."""
 
-    __slots__ = ("_events",)
+    __slots__ = ("_events", "_is_current")
 
-    def __init__(self) -> None:
+    def __init__(self, is_current: Callable[[Entry], bool]) -> None:
+        """is_current: whether an entry is what is there now, which lives anyway and is not packed."""
         self._events: deque[Event | _Packed] = deque()
+        self._is_current = is_current
 
     def __len__(self) -> int:
         return len(self._events)
@@ -55,7 +58,7 @@ class History:
         dropped = events.popleft().revision if len(events) >= HISTORY_LIMIT else None
         events.append(event)
         if len(events) > LINES_KEPT:
-            events[-LINES_KEPT - 1] = _packed(events[-LINES_KEPT - 1])
+            events[-LINES_KEPT - 1] = self._packed(events[-LINES_KEPT - 1])
         return dropped
 
     def after(self, revision: int) -> list[Event]:
@@ -73,20 +76,22 @@ class History:
         events, dropped = self._events, None
         while len(events) > HISTORY_KEPT and events[0].revision <= revision:
             dropped = events.popleft().revision
-        self._events = deque(_packed(event) for event in events)
+        self._events = deque(self._packed(event) for event in events)
         return dropped
 
+    def _packed(self, event: Event | _Packed) -> _Packed:
+        if isinstance(event, Event):
+            event.forget_lines()
+        return _Packed(event.revision, self._packed_entry(event.entry), self._packed_entry(event.previous))
 
-def _packed(event: Event | _Packed) -> _Packed:
-    if isinstance(event, Event):
-        event.forget_lines()
-    return _Packed(event.revision, _packed_entry(event.entry), _packed_entry(event.previous))
+    def _packed_entry(self, entry: bytes | Entry | None) -> bytes | Entry | None:
+        """One block of bytes per entry, which the event that made it and the one that ended it share."""
+        if not isinstance(entry, Entry) or entry.decoded is not None or self._is_current(entry):
+            return entry
+        return _in_one_block(entry)
 
 
-def _packed_entry(entry: bytes | Entry | None) -> bytes | Entry | None:
-    """One block of bytes per entry, which the event that made it and the one that ended it share."""
-    if not isinstance(entry, Entry) or entry.decoded is not None:
-        return entry
+def _in_one_block(entry: Entry) -> bytes:
     if entry.packed is None:
         entry.packed = _ENCODE(  # the arguments of `Entry`
             (
