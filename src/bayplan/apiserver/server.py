@@ -268,7 +268,7 @@ class ApiServer:
             self.measured.record_rejected(request, _path_of(self.context.kinds, request), response)
             return response
         try:
-            response = await self._dispatcher.serve(request)
+            response = await gate.paced(admission, self._dispatcher.serve(request))
         except BaseException:
             gate.leave(admission)
             raise

@@ -190,19 +190,45 @@ def test_fewer_queues_are_wanted_once_the_others_are_empty() -> None:
     scenario.check()
 
 
+def burst_of(queue_set: QueueSet, limit: int) -> Flow:
+    """A flow whose 50 requests came at once, of which ten have started."""
+    flow = Flow(FlowCounts(), (0,))
+    queue_set.configure(0.0, 8, 1000)
+    queue_set.limit, queue_set.seats_per_turn = limit, 10
+    burst = [queue_set.start(0.0, ONE_SEAT, flow) for _ in range(50)]
+    assert sum(one.is_executing for one in burst) == 10
+    return flow
+
+
 def test_a_burst_leaves_room_for_what_comes_with_the_next_input() -> None:
     queue_set = QueueSet(0.0)
-    a, b = Flow(FlowCounts(), (0,)), Flow(FlowCounts(), (1,))
-    queue_set.configure(0.0, 8, 1000)
-    queue_set.limit, queue_set.seats_per_turn = 100, 10
-    burst = [queue_set.start(0.0, ONE_SEAT, a) for _ in range(50)]
-    assert sum(one.is_executing for one in burst) == 10
-    other = queue_set.start(0.0, ONE_SEAT, b)
-    for one in burst[:10]:
+    burst_of(queue_set, 100)
+    others = [queue_set.start(0.0, ONE_SEAT, Flow(FlowCounts(), (index,))) for index in (1, 2, 3)]
+    assert [one.is_executing for one in others] == [True, True, False]
+    for one in [*queue_set.executing_tickets()]:
         assert queue_set.finish(0.0, one) == []
     started = queue_set.new_turn(0.0)
     assert len(started) == 10
-    assert started[0] is other
+    assert started[0] is others[2]
+
+
+def test_who_has_something_here_waits_for_the_next_turn() -> None:
+    queue_set = QueueSet(0.0)
+    flow = burst_of(queue_set, 100)
+    other = Flow(FlowCounts(), (1,))
+    assert not queue_set.start(0.0, ONE_SEAT, flow).is_executing
+    assert [queue_set.start(0.0, ONE_SEAT, other).is_executing for _ in range(2)] == [True, False]
+
+
+@pytest.mark.parametrize("is_instant", [False, True])
+def test_only_what_waits_for_nothing_needs_no_seat(is_instant: bool) -> None:
+    queue_set = QueueSet(0.0)
+    burst_of(queue_set, 10)
+    other = Flow(FlowCounts(), (1,))
+    assert queue_set.may_start(0.0, 1, other.hand, is_instant=is_instant) is is_instant
+    assert queue_set.start(0.0, ONE_SEAT, other, is_instant=is_instant).is_executing is is_instant
+    queue_set.limit = 0
+    assert not queue_set.may_start(0.0, 1, (3,), is_instant=True)
 
 
 def test_who_waits_for_the_next_turn_does_not_count_as_served() -> None:

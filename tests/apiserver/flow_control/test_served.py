@@ -11,8 +11,9 @@ import pytest
 
 from bayplan.api.types import core_v1
 from bayplan.apiserver.context import Call
+from bayplan.apiserver.flow_control.pacing import Paced
 from bayplan.apiserver.flow_control.queues import FlowCounts
-from bayplan.apiserver.requests import Request, User
+from bayplan.apiserver.requests import Request, Response, User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.store.url import open_store
@@ -25,6 +26,8 @@ GROUP = "/apis/flowcontrol.apiserver.k8s.io/v1"
 ALICE = User("alice", ("system:authenticated",))
 SMALL = ApiServerSettings(max_requests_inflight=10, max_mutating_requests_inflight=0)
 """One seat each for catch-all and global-default."""
+FEW = ApiServerSettings(max_requests_inflight=100, max_mutating_requests_inflight=0)
+"""Some seats for each."""
 
 
 async def send(
@@ -165,6 +168,48 @@ def test_requests_wait_for_their_turn_and_exempt_ones_do_not() -> None:
         assert gate.executing == [0, 0]
 
     with_server(run, SMALL)
+
+
+def test_a_get_of_another_flow_needs_no_seat_that_is_occupied() -> None:
+    async def run(server: Served) -> None:
+        held = Held(server, "alice")
+        gate = server.api.gate
+        assert gate is not None
+        level = gate.configuration.levels["global-default"]
+        assert [(await send(server, "GET", f"{MAPS}/none", user="carol"))[0] for _ in range(2)] == [404, 404]
+        tasks = [asyncio.create_task(send(server, "GET", MAPS, user="alice")) for _ in range(level.current + 3)]
+        await until(lambda: (held.waiting, level.queue_set.waiting) == (level.current, 3))
+        server.api.interceptor = None  # for what comes next
+        assert (await send(server, "GET", f"{MAPS}/none", user="carol"))[0] == 404  # over headers that are known
+        assert (level.queue_set.waiting, level.queue_set.executing) == (3, level.current)
+        held.go_on.set()
+        assert {status for status, _, _ in await asyncio.gather(*tasks)} == {200}
+
+    with_server(run, FEW)
+
+
+def test_what_executes_is_paced_while_requests_of_its_level_wait() -> None:
+    async def answer() -> Response:
+        return Response(200)
+
+    async def run(server: Served) -> None:
+        gate = server.api.gate
+        assert gate is not None
+        request = Request("GET", MAPS, {}, ALICE)
+        level = gate.configuration.classify(request.info, ALICE).level
+        first = gate.enter(request)
+        assert first is not None
+        unpaced = gate.paced(first, answer())
+        assert not isinstance(unpaced, Paced)
+        await unpaced
+        others = [gate.enter(request) for _ in range(level.current)]
+        assert others[-1] is not None
+        assert others[-1].is_waiting
+        paced = gate.paced(first, answer())
+        assert isinstance(paced, Paced)
+        assert (await paced).code == 200
+
+    with_server(run, FEW)
 
 
 def test_only_who_may_reads_the_pages_of_the_debugger() -> None:

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from bayplan.api.types import flowcontrol_v1 as fc
 from bayplan.apiserver.flow_control.configuration import Classification, Configuration
 from bayplan.apiserver.flow_control.estimation import MUTATING, Estimator, ObjectStatistics
 from bayplan.apiserver.flow_control.levels import Level
 from bayplan.apiserver.flow_control.measuring import FlowMetrics, FlowSeries
+from bayplan.apiserver.flow_control.pacing import Paced
 from bayplan.apiserver.flow_control.parameters import MAXIMUM_WAIT_SECONDS, WAIT_SHARE
 from bayplan.apiserver.flow_control.queues import CANCELLED, TIME_OUT, State, Ticket
 from bayplan.apiserver.flow_control.watch_counts import WatchCounts
@@ -125,18 +126,16 @@ class Gate:
         """Let a request in that cannot wait. None if it would have to, or be rejected."""
         info = request.info
         classification = self.configuration.classify(info, request.user)
-        level = classification.level
+        level, is_get = classification.level, info.verb == "get"
         if not classification.is_exempt:
-            seats = (
-                1
-                if info.verb == "get"
-                else self._estimator.write(self._estimator.watches(info), level.most_seats).seats
-            )
-            if not level.queue_set.may_start(self._monotonic(), seats):
+            seats = 1 if is_get else self._estimator.write(self._estimator.watches(info), level.most_seats).seats
+            if not level.queue_set.may_start(self._monotonic(), seats, classification.hand, is_instant=is_get):
                 return None
-        return self._enter(request, info, classification)
+        return self._enter(request, info, classification, is_instant=is_get)
 
-    def _enter(self, request: Request, info: RequestInfo, classification: Classification) -> Admission:
+    def _enter(
+        self, request: Request, info: RequestInfo, classification: Classification, *, is_instant: bool = False
+    ) -> Admission:
         verb = info.verb
         series = classification.series
         if series is None:
@@ -147,7 +146,7 @@ class Gate:
             series.one_seat += 1
         else:
             series.seats.observe(work.seats)
-        admission = level.queue_set.start(self._monotonic(), work, classification, request)
+        admission = level.queue_set.start(self._monotonic(), work, classification, request, is_instant=is_instant)
         if admission.queue is not None or admission.reason:
             self._enqueued(admission, level, series)
         if admission.state is _EXECUTING:
@@ -194,6 +193,13 @@ class Gate:
             raise
         finally:
             del self._waiters[admission]
+
+    def paced(self, admission: Admission, answer: Coroutine[Any, Any, Response]) -> Awaitable[Response]:
+        """What answers a request that executes, so that it does not hold up the event loop together with others of its level."""
+        level = admission.flow.level
+        if level.is_exempt or not level.queue_set.waiting:
+            return answer
+        return Paced(answer, level.turnstile, admission.flow.hand, level.is_contended)
 
     def abandon(self, request: Request) -> None:
         """The client of a request has gone: if it waits, that is rejected, since nobody is there for an answer."""

@@ -16,7 +16,8 @@ from collections.abc import Iterable, Sequence
 from bayplan.api.types import flowcontrol_v1 as fc
 from bayplan.apiserver.flow_control.allocation import MINIMUM_TARGET, Share, allocate
 from bayplan.apiserver.flow_control.demand import Demand
-from bayplan.apiserver.flow_control.parameters import SEAT_SHARE, SEATS_PER_TURN
+from bayplan.apiserver.flow_control.pacing import Turnstile
+from bayplan.apiserver.flow_control.parameters import RESUMPTIONS_PER_TURN, SEAT_SHARE, SEATS_PER_TURN
 from bayplan.apiserver.flow_control.queue_set import QueueSet
 from bayplan.apiserver.flow_control.queues import EXEMPT, FlowCounts
 from bayplan.apiserver.flow_control.retry_after import RetryAfter
@@ -31,6 +32,8 @@ class Level:
         """The object; not to be mutated."""
         self.queue_set = QueueSet(now)
         self.queue_set.seats_per_turn = SEATS_PER_TURN
+        self.turnstile = Turnstile(RESUMPTIONS_PER_TURN)
+        """For what executes, and goes on after it has waited for something."""
         self.retry_after = RetryAfter()
         self.demand = Demand()
         self.target = 0.0
@@ -57,6 +60,10 @@ class Level:
     def is_exempt(self) -> bool:
         """Whether its requests always execute."""
         return self.config.spec.limited is None
+
+    def is_contended(self) -> bool:
+        """Whether requests wait to start."""
+        return self.queue_set.waiting > 0
 
     @property
     def queuing(self) -> fc.QueuingConfiguration | None:

@@ -32,6 +32,11 @@ WAIT_SHARE: Final = 0.25
 MAXIMUM_WAIT_SECONDS: Final = 60.0
 SIZES_KEPT_SECONDS: Final = 60.0
 """How long the average size of a resource's objects is taken for the present one."""
-SEATS_PER_TURN: Final = 4
+SEATS_PER_TURN: Final = 2
 """Seats of a level that may be taken before the event loop looks for input again. Bayplan's own: one thread executes all requests, so that a burst of one client
 would otherwise be executed whole before the server has read what others sent."""
+RESUMPTIONS_PER_TURN: Final = 2
+"""Requests of a level that go on after a wait before the event loop looks for input again, while others of the level wait to start. Bayplan's own, as
+`SEATS_PER_TURN`: a store commits many writes at once."""
+EXPRESS_SEATS_PER_TURN: Final = 2
+"""Further seats that requests of flows may take which have nothing else here. Bayplan's own: they need not wait for what others do."""

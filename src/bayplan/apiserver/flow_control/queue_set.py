@@ -4,7 +4,7 @@ A limit on seats bounds what executes at once. Requests beyond it wait in queues
 charged for the work of each request that it starts; next is the queue whose oldest request would finish first, had all had equal shares since they became busy:
 
     R(t)              work that each busy queue could have done until now ("virtual time"): grows by min(seats wanted, limit) / busy queues per second, or by seats
-                      occupied / busy queues while requests wait only for the event loop (`new_turn`): all they get is that
+                      occupied / busy queues where requests may wait only for the event loop (`new_turn`): all they get is that
     next_dispatch     R at which a queue's next request would start; grows by the request's work when one starts, corrected when it finishes
 
 Worked example: limit 1, requests of 3 ms. Queue A has 3 requests waiting, then B gets one. A starts at R=0, so A's next_dispatch is 3 ms; B became busy at R=1.5 ms
@@ -22,7 +22,7 @@ import heapq
 from collections.abc import Iterator
 from typing import Any, Final
 
-from bayplan.apiserver.flow_control.parameters import SERVICE_SECONDS
+from bayplan.apiserver.flow_control.parameters import EXPRESS_SEATS_PER_TURN, SERVICE_SECONDS
 from bayplan.apiserver.flow_control.queues import (
     CONCURRENCY_LIMIT,
     EXEMPT,
@@ -74,6 +74,8 @@ class QueueSet:
         """Queues with a request that waits."""
         self._robin = 0
         self._turn_seats = 0
+        self._express_seats = 0
+        """Of these, taken by requests that did not wait for their turn."""
         self._lingering: list[tuple[float, int, Ticket[Any]]] = []
         """Seats that are occupied after their requests: a heap by the time of their release."""
         self._lingered = 0
@@ -115,8 +117,8 @@ class QueueSet:
         key = (self.executing, self.seats, self.waiting, self.waiting_seats)
         self.durations[key] = self.durations.get(key, 0.0) + elapsed
         if self._active:
-            if self._turn_seats >= self.seats_per_turn:
-                served = self.seats  # what waits is not held up by the limit: no more is served than this
+            if self.seats_per_turn < UNLIMITED:
+                served = self.seats  # what waits may wait only for the event loop: no more is served than this
             else:
                 served = min(self.seats + self.waiting_seats, self.limit)
             self.r += round(served / self._active * elapsed * SCALE)
@@ -124,8 +126,8 @@ class QueueSet:
 
     # ------------------------------------------------------------------ requests
 
-    def start(self, now: float, work: Work, flow: F, details: Any = None) -> Ticket[F]:
-        """A request comes. It executes, waits, or is rejected; `dispatch` is to be called if it waits."""
+    def start(self, now: float, work: Work, flow: F, details: Any = None, *, is_instant: bool = False) -> Ticket[F]:
+        """A request comes. It executes, waits, or is rejected; `dispatch` is to be called if it waits. is_instant: see `may_start`."""
         if self.desired_queues < 0:
             return self._start_exempt(now, work, flow, details)
         if self._lingering:
@@ -138,7 +140,7 @@ class QueueSet:
         elif self.desired_queues == 0:
             ticket.reject(CONCURRENCY_LIMIT)
         else:
-            self._assign(ticket, now)
+            self._assign(ticket, now, is_instant=is_instant)
         return ticket
 
     def _start_exempt(self, now: float, work: Work, flow: F, details: Any) -> Ticket[F]:
@@ -155,7 +157,7 @@ class QueueSet:
         self.without_queue[ticket] = None
         return ticket
 
-    def _assign(self, ticket: Ticket[Any], now: float) -> None:
+    def _assign(self, ticket: Ticket[Any], now: float, *, is_instant: bool) -> None:
         """Find a queue for a request, and a seat if there is one."""
         queue = self._choose(ticket.flow.hand)
         if self.seats >= self.limit and len(queue.waiting) >= self.queue_length_limit:
@@ -165,20 +167,23 @@ class QueueSet:
         if not (queue.waiting or queue.executing):
             queue.next_dispatch = self.r
             self._active += 1
-        if (
-            self.waiting
-            or self.seats >= self.limit
-            or self._turn_seats >= self.seats_per_turn
-            or not self._has_room(ticket.work.seats)
-        ):
-            self._enqueue(queue, ticket)
-        else:
+        has_room = self.seats < self.limit and self._has_room(ticket.work.seats)
+        if has_room and not (self.waiting or self._turn_seats >= self.seats_per_turn):
             self._execute_at_once(queue, ticket, now)
+        elif (has_room or (is_instant and self.limit)) and self._is_express(queue):
+            self._express_seats += ticket.work.seats
+            self._execute_at_once(queue, ticket, now)
+        else:
+            self._enqueue(queue, ticket)
+
+    def _is_express(self, queue: Queue) -> bool:
+        """Whether a request need not wait for its turn: its flow has nothing else here, and only few have done so since the last turn."""
+        return not (queue.waiting or queue.executing) and self._express_seats < EXPRESS_SEATS_PER_TURN
 
     def new_turn(self, now: float) -> list[Ticket[Any]]:
         """Requests may start again that had to wait only since many have just started. Returns what is started now."""
         self.advance(now)  # by what was served in the turn
-        self._turn_seats = 0
+        self._turn_seats = self._express_seats = 0
         return self.dispatch(now)
 
     def finish(self, now: float, ticket: Ticket[Any]) -> list[Ticket[Any]]:
@@ -245,12 +250,25 @@ class QueueSet:
         discounted = start - seat_seconds(seats, SERVICE_SECONDS)
         return Dispatch(r, start, start, start, discounted, discounted)
 
-    def may_start(self, now: float, seats: int) -> bool:
-        """Whether a request of so many seats would execute at once."""
+    def may_start(self, now: float, seats: int, hand: tuple[int, ...], *, is_instant: bool) -> bool:
+        """Whether a request of so many seats, of the flow with this hand of queues, would execute at once.
+
+        is_instant: whether it is answered before anything else happens. One of a flow that has nothing else here need not wait for seats then, which others may
+        occupy while they wait for a disk.
+        """
+        if self.desired_queues < 0:
+            return True
         self.advance(now)
-        return self.desired_queues < 0 or (
-            not self.waiting and self.seats < self.limit and not self.is_turn_over and self._has_room(seats)
-        )
+        has_room = self.seats < self.limit and self._has_room(seats)
+        if not self.desired_queues:
+            return has_room
+        if has_room and not (self.waiting or self.is_turn_over):
+            return True
+        if not (has_room or (is_instant and self.limit)):
+            return False
+        chosen = self._choose(hand)
+        self.enqueued -= 1  # it is not enqueued yet
+        return self._is_express(chosen)
 
     @property
     def is_turn_over(self) -> bool:
