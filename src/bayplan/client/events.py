@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from typing import Any, Final
 
 from bayplan.api.errors import ApiError
@@ -12,8 +11,8 @@ from bayplan.api.types import core_v1, meta_v1
 from bayplan.client.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.client.event_correlation import COMBINED, EventCorrelator, Key
+from bayplan.client.written_events import WrittenEvents
 from bayplan.support.clock import Clock
-from bayplan.support.memo import Memo
 from bayplan.support.randomness import Randomness
 from bayplan.support.timestamps import rfc3339, rfc3339_micro
 
@@ -22,10 +21,6 @@ logger = logging.getLogger(__name__)
 NORMAL, WARNING = "Normal", "Warning"
 _QUEUE_LIMIT = 50_000
 """Events that may wait to be written; each takes a kilobyte."""
-_WRITTEN_BYTES = 4 << 20
-_ENTRY_BYTES = 800
-_AGES_PER_GENERATION = 24
-"""About an hour: then the server has forgotten an event that was not repeated."""
 _WRITERS = 16
 
 
@@ -54,15 +49,6 @@ def reference(client: Client, obj: Any) -> core_v1.ObjectReference:
     )
 
 
-@dataclass(slots=True)
-class _Written:
-    """An event that exists on the server."""
-
-    name: str
-    namespace: str
-    count: int
-
-
 class EventRecorder:
     """Records events of one component. Equal events are counted instead of written again, see also `event_correlation`."""
 
@@ -75,9 +61,7 @@ class EventRecorder:
         self._randomness = randomness
         self._correlator = EventCorrelator()
         self._queue: asyncio.Queue[tuple[Key, core_v1.Event]] = asyncio.Queue(_QUEUE_LIMIT)
-        self._written: Memo[Key, _Written] = Memo(
-            "written_events", most_bytes=_WRITTEN_BYTES, ages_per_generation=_AGES_PER_GENERATION
-        )
+        self._written = WrittenEvents()
         self.dropped = 0
         """Events that were not written because the server could not keep up or refused them."""
 
@@ -139,22 +123,22 @@ class EventRecorder:
                 self._queue.task_done()
 
     async def _write(self, key: Key, event: core_v1.Event) -> None:
-        known = self._written.get(key)
-        if known is not None and await self._count(event, known):
+        now = self._clock.now()
+        known = self._written.count(key, now)
+        if known is not None and await self._count(event, *known):
             return
-        written = _Written(event.metadata.name, event.metadata.namespace, 1)
-        self._written.put(key, written, _ENTRY_BYTES)
+        self._written.put(key, event.metadata.name.rpartition(".")[2], now)
         await self.client.post(event)
 
-    async def _count(self, event: core_v1.Event, known: _Written) -> bool:
-        """Count a repeated event. Returns False if the earlier one is no longer there."""
-        known.count += 1
+    async def _count(self, event: core_v1.Event, ending: str, count: int) -> bool:
+        """Count a repeated event, whose name has another ending. Returns False if the earlier one is no longer there."""
         if event.event_time is not None:
-            patch: dict[str, Any] = {"series": {"count": known.count, "lastObservedTime": event.event_time}}
+            patch: dict[str, Any] = {"series": {"count": count, "lastObservedTime": event.event_time}}
         else:
-            patch = {"count": known.count, "lastTimestamp": event.last_timestamp, "message": event.message}
+            patch = {"count": count, "lastTimestamp": event.last_timestamp, "message": event.message}
+        name = f"{event.involved_object.name}.{ending}"
         try:
-            await self.client.patch(core_v1.Event, known.name, known.namespace, patch)
+            await self.client.patch(core_v1.Event, name, event.metadata.namespace, patch)
         except ApiError as error:
             if error.code != 404:
                 raise
