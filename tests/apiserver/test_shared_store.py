@@ -11,10 +11,15 @@ import pytest
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1
+from bayplan.apiserver.bootstrap.identity import keep_identity, lease_name
 from bayplan.apiserver.server import ApiServer
+from bayplan.apiserver.service_account_tokens.keys import TokenKeys, make_signing_key, public_pem
 from bayplan.client import Client
 from bayplan.store.errors import StoreUnavailable
 from bayplan.store.etcd.client import EtcdClient
+from bayplan.support.clock import Clock, SystemClock
+from bayplan.support.randomness import SystemRandomness
+from bayplan.testing.clock import ManualClock
 from tests.apiserver.etcd_stores import etcd_store, new_prefix
 from tests.apiserver.serving import client_of, opened
 from tests.store.etcd.clients import PATIENCE, running_cluster
@@ -313,5 +318,43 @@ def test_a_server_that_has_just_started_knows_the_events_before_it() -> None:
                 watch.close()
                 assert seen == ["b", "c"]
                 assert await client_of(second).get(core_v1.ConfigMap, "a", "default") == made[0]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("knows", [False, True])
+def test_a_store_that_another_cluster_uses_is_left_alone(knows: bool) -> None:
+    def server(prefix: str, clock: Clock, keys: TokenKeys) -> ApiServer:
+        return ApiServer(etcd_store(prefix), clock=clock, randomness=SystemRandomness(), token_keys=keys)
+
+    async def run() -> None:
+        prefix, signing = new_prefix(), make_signing_key()
+        first = server(prefix, SystemClock(), TokenKeys(lambda: signing))
+        await first.open()
+        identity = asyncio.ensure_future(keep_identity(first.context, "host-a"))
+        lease = first.context.kinds.of_kind("coordination.k8s.io/v1", "Lease")
+        async with asyncio.timeout(PATIENCE):
+            while lease is None or not first.context.objects.cache(lease).get("kube-system", lease_name("host-a")):  # noqa: ASYNC110 - nobody says when
+                await asyncio.sleep(0.01)
+        kinds = [each for each in first.context.kinds if each.is_stored]
+        before = {each.storage_prefix: first.context.objects.cache(each).revision for each in kinds}
+        public = public_pem(signing) if knows else b""
+        keys = TokenKeys(make_signing_key, [public] if knows else [])
+        second = server(prefix, SystemClock(), keys)
+        if knows:
+            await second.open()
+            await second.close()
+        else:
+            with pytest.raises(StoreUnavailable, match="in use by another cluster: the API server on host-a"):
+                await second.open()
+            await first.context.objects.catch_up()
+            after = {each.storage_prefix: first.context.objects.cache(each).revision for each in kinds}
+            assert after == before, "nothing was written"
+            later = ManualClock(SystemClock().now() + 40)
+            third = server(prefix, later, keys)
+            await third.open()
+            await third.close()
+        identity.cancel()
+        await first.close()
 
     asyncio.run(run())

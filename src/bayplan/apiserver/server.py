@@ -21,6 +21,7 @@ from bayplan.apiserver.authentication.bootstrap_tokens import BootstrapTokens
 from bayplan.apiserver.authorization.chain import build_authorizer
 from bayplan.apiserver.authorization.waiting import decided
 from bayplan.apiserver.bootstrap import Restorer, publish_beside_others
+from bayplan.apiserver.bootstrap.identity import check_no_other_cluster
 from bayplan.apiserver.bootstrap.kubernetes_service import publish_service, restore_service, withdraw_service
 from bayplan.apiserver.context import Call, Context
 from bayplan.apiserver.dispatch import Dispatcher
@@ -48,6 +49,7 @@ from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.simulated.addresses import SimulatedAddresses
 from bayplan.apiserver.upkeep import Upkeep
 from bayplan.apiserver.writes.submitting import SubmittedRequest, may_submit
+from bayplan.store.errors import StoreUnavailable
 from bayplan.store.interface import Store
 from bayplan.support.clock import Clock
 from bayplan.support.memo_metrics import memo_metrics
@@ -157,6 +159,12 @@ class ApiServer:
         """Read the store and publish bootstrap objects. Raises what the store raises."""
         objects = self.context.objects
         await objects.open()
+        if objects.is_shared:
+            try:
+                check_no_other_cluster(self.context)
+            except StoreUnavailable:
+                await objects.close()
+                raise
         self.unfinished.discard(CACHES)
         await self._upkeep.open()
         self.unfinished.discard(DEFINITIONS)

@@ -1,6 +1,7 @@
 """The Lease by which an API server says that it is there: `kube-system/apiserver-<hash of its host>`, renewed every ten seconds.
 
-Source: KEP-1965. Leases of servers that are gone are taken away by whoever finds them expired.
+Source: KEP-1965. Leases of servers that are gone are taken away by whoever finds them expired. Bayplan's name the key that signs service account tokens as well, so
+that a server notices before it writes anything that a store is in use by another cluster.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from bayplan.api.errors import ApiError
 from bayplan.api.types import coordination_v1, meta_v1
 from bayplan.apiserver.bootstrap.publishing import change, ensure, kind_of
 from bayplan.apiserver.context import Context
-from bayplan.store.errors import Conflict
+from bayplan.store.errors import Conflict, StoreUnavailable
 from bayplan.support.timestamps import parse_rfc3339, rfc3339_micro
 
 API_VERSION, NAMESPACE = "coordination.k8s.io/v1", "kube-system"
 LABEL, LABEL_VALUE = "apiserver.kubernetes.io/identity", "kube-apiserver"
 DURATION, RENEWAL = 3600, 10.0
 """Seconds."""
+SIGNING_KEY = "bayplan.dev/signing-key"
+"""Annotation: the id of the key with which the server signs service account tokens."""
+_LIVES_SECONDS = 3 * RENEWAL
+"""A server whose lease was renewed longer ago is gone."""
 
 
 def lease_name(host: str) -> str:
@@ -36,16 +41,32 @@ async def keep_identity(context: Context, host: str) -> None:
         now = rfc3339_micro(context.clock.now())
         spec = coordination_v1.LeaseSpec(holder_identity=holder, lease_duration_seconds=DURATION, renew_time=now)
         labels = {LABEL: LABEL_VALUE, "kubernetes.io/hostname": host}
-        metadata = meta_v1.ObjectMeta(name=name, namespace=NAMESPACE, labels=labels)
+        signs = {SIGNING_KEY: context.service_accounts.issuer.keys.public()[0].key_id}
+        metadata = meta_v1.ObjectMeta(name=name, namespace=NAMESPACE, labels=labels, annotations=signs)
         if not await ensure(context, coordination_v1.Lease(metadata=metadata, spec=spec), API_VERSION):
-            await _renew(context, name, spec)
+            await _renew(context, name, spec, signs)
         await _collect(context)
         await context.clock.sleep(RENEWAL)
 
 
-async def _renew(context: Context, name: str, spec: coordination_v1.LeaseSpec) -> None:
+def check_no_other_cluster(context: Context) -> None:
+    """Raises StoreUnavailable if a server lives on the store that signs tokens with a key which this one does not verify."""
+    verified = {key.key_id for key in context.service_accounts.issuer.keys.public()}
+    now = context.clock.now()
+    for lease, renewed in _leases(context):
+        key, host = lease.metadata.annotations.get(SIGNING_KEY), lease.metadata.labels.get("kubernetes.io/hostname")
+        if key and key not in verified and renewed > now - _LIVES_SECONDS:
+            raise StoreUnavailable(
+                f"the store is in use by another cluster: the API server on {host}, which said {max(0.0, now - renewed):.0f} s ago that it is there, signs service "
+                "account tokens with a key that this one does not verify. Servers of one cluster have the same --service-account-signing-key-file, or name the "
+                "keys of the others in --service-account-key-file; another cluster needs a prefix of its own (--etcd-prefix)"
+            )
+
+
+async def _renew(context: Context, name: str, spec: coordination_v1.LeaseSpec, annotations: dict[str, str]) -> None:
     def renewed(lease: Any) -> Any:
         lease.spec = spec
+        lease.metadata.annotations = {**lease.metadata.annotations, **annotations}
         return lease
 
     try:
@@ -58,13 +79,19 @@ async def _renew(context: Context, name: str, spec: coordination_v1.LeaseSpec) -
 async def _collect(context: Context) -> None:
     """Take away the leases of servers that have gone."""
     objects, kind = context.objects, kind_of(context, API_VERSION, "Lease")
-    cache, now = objects.cache(kind), context.clock.now()
-    for entry in list(cache.ordered(NAMESPACE)):
-        if entry.labels.get(LABEL) != LABEL_VALUE:
-            continue
-        spec = cache.shared(entry).spec
-        if spec.renew_time and parse_rfc3339(spec.renew_time) + (spec.lease_duration_seconds or 0) < now:
+    now = context.clock.now()
+    for lease, renewed in _leases(context):
+        if renewed + (lease.spec.lease_duration_seconds or 0) < now:
+            entry = objects.cache(kind).get(NAMESPACE, lease.metadata.name)
             try:
-                await objects.remove(kind, entry)
+                if entry is not None:
+                    await objects.remove(kind, entry)
             except Conflict as race:  # its server is back
                 await objects.settle(race)
+
+
+def _leases(context: Context) -> list[tuple[coordination_v1.Lease, float]]:
+    """The leases of servers, and when they were renewed."""
+    cache = context.objects.cache(kind_of(context, API_VERSION, "Lease"))
+    found = [cache.shared(entry) for entry in cache.ordered(NAMESPACE) if entry.labels.get(LABEL) == LABEL_VALUE]
+    return [(lease, parse_rfc3339(lease.spec.renew_time)) for lease in found if lease.spec.renew_time]
