@@ -626,6 +626,39 @@ def test_networks_outside_of_another_are_told_in_short() -> None:
     asyncio.run(run())
 
 
+def test_as_many_equal_items_of_a_set_as_fit_are_told_in_short() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            count = 1_550_000
+            rule = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1] * count}}
+            pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+            body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}}
+            body["spec"] = {"template": {"spec": pod}, "podFailurePolicy": {"rules": [rule]}}
+            path = "/apis/batch/v1/namespaces/default/jobs/a"
+            code, answer = await ask_much(api, "PATCH", path, body, APPLY, fieldManager="m")
+            assert code == 500
+            lines = answer["message"].splitlines()
+            where = ".spec.podFailurePolicy.rules[0].onExitCodes.values"
+            assert lines[1] == f"  {where}: duplicate entries for key [=1]"
+            assert lines[-1] == f"  and {count - 1 - (len(lines) - 2)} more"
+
+    asyncio.run(run())
+
+
+def test_a_selector_of_as_many_labels_as_fit_is_judged_quickly() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            labels = {f"n{one}": "n" for one in range(210_000)}
+            pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}
+            spec = {"template": {"spec": pod}, "selector": {"matchLabels": labels}}
+            jobs = "/apis/batch/v1/namespaces/default/jobs"
+            code, answer = await ask_much(api, "POST", jobs, {"metadata": {"name": "a"}, "spec": spec})
+            assert (code, answer["reason"]) == (422, "Invalid")
+            assert "`selector` not auto-generated" in answer["message"]
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
 def test_a_success_policy_of_as_many_rules_as_fit_is_told_quickly(method: str) -> None:
     async def run() -> None:
