@@ -645,6 +645,19 @@ def test_as_many_equal_items_of_a_set_as_fit_are_told_in_short() -> None:
     asyncio.run(run())
 
 
+def test_as_many_address_families_as_fit_are_told_in_short() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            spec = {"ports": [{"port": 80}], "ipFamilies": ["n1"] * 620_000}
+            with cpu_time_below(ONE_BODY_SECONDS / 2):
+                code, answer = await ask(api, "POST", SERVICES, {"metadata": {"name": "a"}, "spec": spec})
+            assert (code, answer["reason"]) == (422, "Invalid")
+            told = len(answer["details"]["causes"])
+            assert answer["message"].endswith(f"and at least {MOST_ERRORS + 1 - told} more]")
+
+    asyncio.run(run())
+
+
 def test_a_selector_of_as_many_labels_as_fit_is_judged_quickly() -> None:
     async def run() -> None:
         async with opened() as api:
