@@ -607,7 +607,8 @@ def test_as_many_networks_as_fit_are_judged_quickly(whole: str, part: Callable[[
             ):
                 body: dict[str, Any] = {"metadata": {"name": "a"}, "spec": less}
                 assert (await ask(api, "POST", path, body))[0] == 201
-                for method, where in (("POST", path), ("PUT", f"{path}/a")):
+                writes = [("POST", path), ("PUT", f"{path}/a")]
+                for method, where in writes if whole == NETWORKS["IPv4"][0] else writes[:1]:  # the rules are the same
                     code, answer = await ask_much(api, method, where, {**body, "spec": spec})
                     assert (code, answer["message"]) == (500, "etcdserver: request is too large")
 
