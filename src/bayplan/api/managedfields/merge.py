@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from bayplan.api.custom_resources.go_values import go_syntax, shown, type_name
@@ -16,22 +18,35 @@ def validate(tree: Any, kind: Type, *, unique: bool = True) -> None:
 
     Raises TypedError with every problem.
     """
-    problems: list[str] = []
+    problems = _Problems()
     _validate(tree, kind, None, problems, unique)
-    if len(problems) == 1:
-        raise TypedError(problems[0])
-    if problems:
-        raise TypedError("\n  ".join(["errors:", *_told(problems)]))
+    problems.raise_any()
 
 
-def _told(problems: list[str]) -> list[str]:
-    """The problems; of very many, the first ones and how many there are besides."""
-    letters = 0
-    for index, problem in enumerate(problems):
-        letters += len(problem)
-        if letters > MAX_ERROR_BYTES and index:
-            return [*problems[:index], f"and {len(problems) - index} more"]
-    return problems
+class _Problems:
+    """What is wrong: the first problems in words, as many as an error tells, and how many there are besides."""
+
+    def __init__(self) -> None:
+        self._texts: list[str] = []
+        self._letters = self._more = 0
+
+    def add(self, path: _Path, rest: Callable[[], str]) -> None:
+        """One more. rest: what follows the path; not asked for if nobody will read it."""
+        if self._more:
+            self._more += 1
+            return
+        text = _text(path) + rest()
+        self._letters += len(text)
+        if self._letters > MAX_ERROR_BYTES and self._texts:
+            self._more = 1
+        else:
+            self._texts.append(text)
+
+    def raise_any(self) -> None:
+        """Raise TypedError if there are any."""
+        told = [*self._texts, f"and {self._more} more"] if self._more else self._texts
+        if told:
+            raise TypedError(told[0] if len(told) == 1 else "\n  ".join(["errors:", *told]))
 
 
 _FITS: dict[str, tuple[type, ...]] = {
@@ -57,18 +72,21 @@ def _text(path: _Path) -> str:
     return path_text(tuple(reversed(elements)))
 
 
-def _validate(value: Any, kind: Type, path: _Path, problems: list[str], unique: bool) -> None:
+def _validate(value: Any, kind: Type, path: _Path, problems: _Problems, unique: bool) -> None:
     if value is None:
         return
     if kind.kind == SCALAR:
-        is_other_bool = isinstance(value, bool) and kind.scalar == "numeric"
-        if not isinstance(value, _FITS[kind.scalar]) or is_other_bool:
+        if not _is_right_scalar(value, kind):
             wanted = {"numeric": "numeric (int or float)", "untyped": "any scalar"}.get(kind.scalar, kind.scalar)
-            problems.append(f"{_text(path)}: expected {wanted}, got {_shown(value, kind)}")
+            problems.add(path, lambda: f": expected {wanted}, got {_shown(value, kind)}")
     elif kind.kind == LIST:
         _validate_list(value, kind, path, problems, unique)
     elif kind.kind == MAP:
         _validate_map(value, kind, path, problems, unique)
+
+
+def _is_right_scalar(value: Any, kind: Type) -> bool:
+    return isinstance(value, _FITS[kind.scalar]) and not (kind.scalar == "numeric" and isinstance(value, bool))
 
 
 def _shown(value: Any, kind: Type) -> str:
@@ -79,16 +97,17 @@ def _shown(value: Any, kind: Type) -> str:
     )
 
 
-def _validate_list(value: Any, kind: Type, path: _Path, problems: list[str], unique: bool) -> None:
+def _validate_list(value: Any, kind: Type, path: _Path, problems: _Problems, unique: bool) -> None:
     if not isinstance(value, list):
-        problems.append(f"{_text(path)}: expected list, got &{{{shown(value)}}}")
+        problems.add(path, lambda: f": expected list, got &{{{shown(value)}}}")
         return
     element = kind.element
     assert element is not None
+    is_scalar = element.kind == SCALAR
     if kind.atomic:
         is_map = element.kind == MAP
         for index, item in enumerate(value):
-            if not (is_map and item == {}):
+            if not (is_map and item == {}) and not (is_scalar and _is_right_scalar(item, element)):
                 _validate(item, element, (path, f"i:{index}"), problems, unique)
         return
     seen: set[str] = set()
@@ -96,24 +115,37 @@ def _validate_list(value: Any, kind: Type, path: _Path, problems: list[str], uni
         try:
             key = kind.item_key(item)
         except TypedError as error:
-            problems.append(f"{_text(path)}: element {index}: {error}")
+            problems.add(path, partial(_without_key, index, str(error)))
             return
         if unique and key in seen:
-            problems.append(f"{_text(path)}: duplicate entries for key {path_text((key,))}")
+            problems.add(path, partial(_duplicate, key))
         seen.add(key)
-        _validate(item, element, (path, key), problems, unique)
+        if not (is_scalar and _is_right_scalar(item, element)):
+            _validate(item, element, (path, key), problems, unique)
 
 
-def _validate_map(value: Any, kind: Type, path: _Path, problems: list[str], unique: bool) -> None:
+def _without_key(index: int, problem: str) -> str:
+    return f": element {index}: {problem}"
+
+
+def _duplicate(key: str) -> str:
+    return f": duplicate entries for key {path_text((key,))}"
+
+
+def _validate_map(value: Any, kind: Type, path: _Path, problems: _Problems, unique: bool) -> None:
     if not isinstance(value, dict):
-        problems.append(f"{_text(path)}: expected map, got &{{{shown(value)}}}")
+        problems.add(path, lambda: f": expected map, got &{{{shown(value)}}}")
         return
     for name, item in value.items():
         inner = kind.field(name)
         if inner is None:
-            problems.append(f"{_text(path)}.{name}: field not declared in schema")
+            problems.add(path, partial(_undeclared, name))
         elif inner.kind != SCALAR or type(item) is not str or inner.scalar not in ("string", "untyped"):
             _validate(item, inner, (path, f"f:{name}"), problems, unique)
+
+
+def _undeclared(name: str) -> str:
+    return f".{name}: field not declared in schema"
 
 
 def merge(live: Any, applied: Any, kind: Type) -> Any:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bayplan.api.errors import ApiError, FieldError, internal_error, invalid, invalid_object
+from bayplan.api.errors import (
+    ApiError,
+    FieldError,
+    TooManyErrors,
+    internal_error,
+    invalid,
+    invalid_object,
+    stopping_at_many_errors,
+)
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.strategies.base import clone
 from bayplan.api.strategies.core.services import needs_health_check, needs_node_port
@@ -117,7 +125,7 @@ class Allocation:
         """Fill in the service. Raises ApiError (422, 500)."""
         spec = self._service.spec
         old = self._old.spec if self._old is not None else None
-        self._refuse(settle_families(spec, old, self._addresses.families))
+        self._settle_families(spec, old)
         if old is None:
             await self._take_all(spec)
             self._init_ports(spec)
@@ -257,9 +265,17 @@ class Allocation:
         elif not needed and needs_health_check(old) and before:
             self._ports.release(before)
 
+    def _settle_families(self, spec: core_v1.ServiceSpec, old: core_v1.ServiceSpec | None) -> None:
+        try:
+            with stopping_at_many_errors():
+                errors = settle_families(spec, old, self._addresses.families)
+        except TooManyErrors as many:
+            raise self._error(*many.errors, stopped=True) from None
+        self._refuse(errors)
+
     def _refuse(self, errors: Sequence[FieldError]) -> None:
         if errors:
             raise self._error(*errors)
 
-    def _error(self, *errors: FieldError) -> ApiError:
-        return invalid_object("Service", "", self._service.metadata.name, errors)
+    def _error(self, *errors: FieldError, stopped: bool = False) -> ApiError:
+        return invalid_object("Service", "", self._service.metadata.name, errors, stopped=stopped)

@@ -82,6 +82,8 @@ class History:
     def _packed(self, event: Event | _Packed) -> _Packed:
         if isinstance(event, Event):
             event.forget_lines()
+        elif not isinstance(event.entry, Entry) and not isinstance(event.previous, Entry):
+            return event
         return _Packed(event.revision, self._packed_entry(event.entry), self._packed_entry(event.previous))
 
     def _packed_entry(self, entry: bytes | Entry | None) -> bytes | Entry | None:

@@ -6,6 +6,7 @@ import msgspec
 
 from bayplan.api.defaults.pod_spec import default_pod_template
 from bayplan.api.errors import FieldError, invalid, required
+from bayplan.api.selectors import LabelSelector
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import batch_v1, core_v1, meta_v1
 from bayplan.api.validation import formats
@@ -62,10 +63,10 @@ class JobStrategy(Strategy):
 
     def validate(self, obj: batch_v1.Job) -> list[FieldError]:
         errors: list[FieldError] = []
-        spec = obj.spec
+        spec, compiled = obj.spec, compile_or_none(obj.spec.selector)
         if not spec.manual_selector and spec.selector is not None:
-            _check_generated(errors, obj)
-        self._check_spec(errors, spec)
+            _check_generated(errors, obj, compiled)
+        self._check_spec(errors, spec, compiled)
         if spec.completion_mode == "Indexed" and spec.completions is not None and spec.completions > 0:
             pod_name = f"{obj.metadata.name}-{spec.completions - 1}"
             if formats.dns_label(pod_name):
@@ -73,20 +74,19 @@ class JobStrategy(Strategy):
                 errors.append(invalid("metadata.name", obj.metadata.name, text))
         return errors
 
-    def _check_spec(self, errors: list[FieldError], spec: batch_v1.JobSpec) -> None:
+    def _check_spec(self, errors: list[FieldError], spec: batch_v1.JobSpec, compiled: LabelSelector | None) -> None:
         check_job_spec(errors, "spec", spec)
         if spec.selector is None:
             errors.append(required("spec.selector"))
         else:
             check_label_selector(errors, "spec.selector", spec.selector)
-        compiled = compile_or_none(spec.selector)
         labels = spec.template.metadata.labels
         if compiled is not None and not compiled.matches(labels):
             errors.append(invalid("spec.template.metadata.labels", null_if_empty(labels), MISMATCH))
 
     def validate_update(self, obj: batch_v1.Job, old: batch_v1.Job) -> list[FieldError]:
         errors: list[FieldError] = []
-        self._check_spec(errors, obj.spec)
+        self._check_spec(errors, obj.spec, compile_or_none(obj.spec.selector))
         new, before = obj.spec, old.spec
         if new.completions != before.completions and not (
             new.completion_mode == "Indexed"
@@ -150,7 +150,7 @@ def _generate_selector(obj: batch_v1.Job) -> None:
     obj.spec.selector = selector
 
 
-def _check_generated(errors: list[FieldError], obj: batch_v1.Job) -> None:
+def _check_generated(errors: list[FieldError], obj: batch_v1.Job, compiled: LabelSelector | None) -> None:
     labels, uid, name = obj.spec.template.metadata.labels, obj.metadata.uid, obj.metadata.name
     expected = {"controller-uid": uid, "job-name": name, _UID: uid, _NAME: name}
     for key in expected:
@@ -159,7 +159,6 @@ def _check_generated(errors: list[FieldError], obj: batch_v1.Job) -> None:
             errors.append(required(where, f"must be '{expected[key]}'"))
         elif labels[key] != expected[key]:
             errors.append(invalid(where, labels, f"must be '{expected[key]}'"))
-    compiled = compile_or_none(obj.spec.selector)
     if compiled is not None and not compiled.matches(expected):
         errors.append(invalid("spec.selector", obj.spec.selector, "`selector` not auto-generated"))
 
