@@ -83,11 +83,9 @@ class SchedulerCore:
         self.held_back = HeldBack(clock)
         self._decided_already: deque[Outcome] = deque()
         """The other outcomes of a gang that was decided about as a whole."""
-        choice = RandomChoice(randomness)
-        self.cycles = {
-            profile.scheduler_name: Cycle(Profile(profile, self.snapshot, self.waiting), self.nominator, choice)
-            for profile in settings.profiles
-        }
+        self._choice = RandomChoice(randomness)
+        self._meter: Meter | None = None
+        self.cycles = self._cycles(settings)
         self.custom_groups = CustomGroups(cycle.profile for cycle in self.cycles.values())
         self.decisions: deque[Decision] = deque(maxlen=DECISIONS_KEPT)
         first = next(iter(self.cycles.values())).profile
@@ -104,8 +102,28 @@ class SchedulerCore:
             asked_again=self._asked_again,
         )
 
+    def _cycles(self, settings: SchedulerSettings) -> dict[str, Cycle]:
+        return {
+            profile.scheduler_name: Cycle(Profile(profile, self.snapshot, self.waiting), self.nominator, self._choice)
+            for profile in settings.profiles
+        }
+
+    def use(self, settings: SchedulerSettings) -> None:
+        """Decide by another configuration with the same profiles from now on; all pods that wait are tried again.
+
+        The order of the queue stays. Raises SettingsError, and nothing is changed, if the configuration is wrong.
+        """
+        self.cycles = self._cycles(settings)
+        self.settings = settings
+        self.custom_groups = CustomGroups(cycle.profile for cycle in self.cycles.values())
+        self.queue.waiting.use(self._hints(), self._partitions())
+        if self._meter is not None:
+            self.measure(self._meter)
+        self.queue.activate([queued.pod.key for queued in self.queue.pods()])
+
     def measure(self, meter: Meter) -> None:
         """Have the times of all profiles' plugins taken, and their counts read."""
+        self._meter = meter
         for cycle in self.cycles.values():
             cycle.profile.meter = meter
             meter.evaluations(cycle.profile.name, cycle.profile.evaluations)

@@ -200,6 +200,13 @@ class Cycle:
             decision.row = -1
             decision.error = str(error)
             decision.error_plugin = error.plugin if isinstance(error, PluginError) else ""
+        except Exception as error:
+            plugin = self.profile.plugin_behind(error)
+            if plugin is None:
+                raise
+            decision.row = -1
+            decision.error = f"plugin {plugin} failed: {type(error).__name__}: {error}"
+            decision.error_plugin = plugin
 
     def _attempt(
         self, pod: PodInfo, decision: Decision, full: bool, explain: bool, extension: Extension | None

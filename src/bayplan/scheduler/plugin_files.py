@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -37,6 +38,52 @@ def plugins_of(source: bytes, path: str) -> tuple[type[Plugin], ...]:
     if not found:
         raise PluginFileError(f"{path}: there is no plugin: a class with a name that derives from an extension point")
     return tuple(dict.fromkeys(found))
+
+
+Read = Callable[[Path], bytes]
+"""Reads a file. Raises OSError."""
+
+
+class PluginFiles:
+    """Plugins of some files, and what becomes of them as the files change: a file that breaks keeps its last good plugins."""
+
+    def __init__(self, paths: Iterable[Path], read: Read = Path.read_bytes) -> None:
+        """Raises PluginFileError if a file is broken from the beginning."""
+        self._read = read
+        self._sources: dict[Path, bytes] = {}
+        self._plugins: dict[Path, tuple[type[Plugin], ...]] = {}
+        for path in paths:
+            try:
+                self._sources[path] = read(path)
+            except OSError as error:
+                raise PluginFileError(f"{path}: {error.strerror or error}") from error
+            self._plugins[path] = plugins_of(self._sources[path], str(path))
+
+    @property
+    def classes(self) -> tuple[type[Plugin], ...]:
+        """The last good plugins of all files."""
+        return tuple(plugin for plugins in self._plugins.values() for plugin in plugins)
+
+    def look(self) -> tuple[list[Path], list[str]]:
+        """Look at the files again: those whose plugins are other ones now, and what is wrong with others that changed.
+
+        A file that is not there for a moment, as while an editor replaces it, is no change.
+        """
+        changed, problems = [], []
+        for path, before in self._sources.items():
+            try:
+                source = self._read(path)
+            except OSError:
+                continue
+            if source == before:
+                continue
+            self._sources[path] = source
+            try:
+                self._plugins[path] = plugins_of(source, str(path))
+                changed.append(path)
+            except PluginFileError as error:
+                problems.append(str(error))
+        return changed, problems
 
 
 def _module(source: bytes, path: str) -> ModuleType:

@@ -135,6 +135,17 @@ class Profile:
         self._plugin_plans.put(id(shape), (shape, plugin_plan), _PLAN_BYTES)
         return plugin_plan
 
+    def plugin_behind(self, error: BaseException) -> str | None:
+        """The plugin in whose code an error came up that no plugin should raise; None if it was none of this profile."""
+        found = None
+        trace = error.__traceback__
+        while trace is not None:
+            owner = trace.tb_frame.f_locals.get("self")
+            if isinstance(owner, Plugin) and self.plugins.get(owner.name) is owner:
+                found = owner.name
+            trace = trace.tb_next
+        return found
+
     def gate(self, pod: PodInfo) -> tuple[str, Reject] | None:
         """The plugin that keeps a pod out of the queue, and why; None if none does."""
         for plugin in self.plugin_plan(pod.shape).pre_enqueue:

@@ -36,6 +36,8 @@ from bayplan.scheduler.gang_cycle import GANG, UNSCHEDULABLE_REASON, GroupResult
 from bayplan.scheduler.gang_preemption import GroupPreemption
 from bayplan.scheduler.metrics import SchedulerMetrics
 from bayplan.scheduler.newer_groups import NewerGroups
+from bayplan.scheduler.plugin_files import PluginFiles
+from bayplan.scheduler.plugin_reload import LOOK_SECONDS, PluginReload
 from bayplan.scheduler.profile import DEFAULT_BINDER
 from bayplan.scheduler.questions.service import PlacementQuestions
 from bayplan.scheduler.reporting import Preemptor, Reporter
@@ -73,12 +75,16 @@ class SchedulerService:
         config: Path | None = None,
         feature_gates: Collection[str] = (),
         transport: ExtenderTransport | None = None,
+        plugins: PluginFiles | None = None,
     ) -> None:
-        """`feature_gates` are those that are on. `transport` carries calls to extenders; by default they are made over HTTP."""
+        """`feature_gates` are those that are on. `transport` carries calls to extenders; by default they are made over HTTP. `plugins`: files
+        that are looked at before each decision. Raises SettingsError."""
         self.client = client
         self.clock = clock
         self.randomness = randomness
-        self.core = SchedulerCore(scheduler_settings.load(config, feature_gates), clock, randomness)
+        self._reload = PluginReload(plugins, config, feature_gates) if plugins is not None else None
+        settings = self._reload.settings() if self._reload else scheduler_settings.load(config, feature_gates)
+        self.core = SchedulerCore(settings, clock, randomness)
         self.informers = InformerFactory(client, clock, randomness)
         self.recorders = {name: EventRecorder(client, name, clock, randomness) for name in self.core.cycles}
         self.reporter = Reporter(client, clock, self.recorders, self._seen)
@@ -144,6 +150,8 @@ class SchedulerService:
                 await self.informers.stop()
                 await self._http.close()
                 self.evictions.close()
+                if self._reload is not None:
+                    self._reload.close()
                 for task in self._tasks:
                     task.cancel()
 
@@ -225,6 +233,8 @@ class SchedulerService:
     async def _schedule(self) -> None:
         turn = 0
         while True:
+            if self._reload is not None:
+                self._reload.look(self.core)
             started = self.clock.monotonic()
             outcome = self.core.schedule_one() if not self.core.settings.extenders else await self._extenders.attempt()
             self._tell_held_back()
@@ -234,6 +244,8 @@ class SchedulerService:
             seconds = self.clock.monotonic() - started
             self.metrics.decided(outcome.decision, seconds)
             self._attempts.add(outcome.decision, outcome.queued.attempts, seconds)
+            if self._reload is not None:
+                self._reload.decided(self.core, outcome.decision)
             if outcome.group is not None:
                 self.metrics.group_decided(
                     outcome.group.outcome, outcome.decision.profile, self.clock.monotonic() - started
@@ -278,6 +290,9 @@ class SchedulerService:
         """Wait for an event, or for the next pod whose back-off is over."""
         self._work.clear()
         wake = self.core.queue.next_wake()
+        if self._reload is not None:
+            look = self.clock.monotonic() + LOOK_SECONDS
+            wake = look if wake is None else min(wake, look)
         timer = None
         if wake is not None:
             timer = self.clock.call_later(max(wake - self.clock.monotonic(), 0.001), self._work.set)

@@ -39,6 +39,11 @@ class Waiting:
         self._pods: dict[str, dict[Hashable, dict[str, QueuedPod]]] = {}
         """Plugin -> shape, perhaps with partition -> key -> pod that the plugin rejected."""
 
+    def use(self, hints: Mapping[str, Iterable[EventHint]], partitions: Mapping[str, Partition]) -> None:
+        """Go by what other plugins say. Pods that wait already keep their places."""
+        self._hints = {plugin: tuple(found) for plugin, found in hints.items()}
+        self._partitions = partitions
+
     def rejected_by(self, plugin: str) -> Iterator[QueuedPod]:
         """The pods that a plugin rejected."""
         for pods in self._pods.get(plugin, {}).values():

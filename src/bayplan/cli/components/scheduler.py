@@ -12,10 +12,11 @@ from bayplan.cli.components import component
 from bayplan.cli.flags.feature_gates import own_gates
 from bayplan.cli.flags.kube_command import KubeCommand
 from bayplan.cli.flags.kube_flag_tables import SCHEDULER
-from bayplan.cli.output import Failure
+from bayplan.cli.output import FILE, Failure
 
 if TYPE_CHECKING:
     from bayplan.scheduler.configuration.settings import SchedulerSettings
+    from bayplan.scheduler.plugin_files import PluginFiles
 
 
 @click.command(cls=KubeCommand, table=SCHEDULER)
@@ -23,14 +24,24 @@ if TYPE_CHECKING:
     "--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="KubeSchedulerConfiguration."
 )
 @click.option("--feature-gates", default="", help="Feature gates A=true,B=false; those of pod groups have an effect.")
+@click.option(
+    "--plugin",
+    "plugin_files",
+    type=FILE,
+    multiple=True,
+    help="A file of Python with scheduler plugins, taken anew whenever it changes; for development.",
+)
 @component.component_options(10259)
-def command(config: Path | None, feature_gates: str, kubeconfig: Path | None, **options: Any) -> None:
+def command(
+    config: Path | None, feature_gates: str, plugin_files: tuple[Path, ...], kubeconfig: Path | None, **options: Any
+) -> None:
     """Run the scheduler against any cluster, Bayplan's or a real one.
 
     `bayplan scheduler plugin new NAME` begins a plugin of your own, `bayplan scheduler plugin check NAME` checks one.
     """
 
-    gates, settings = own_gates(feature_gates), _settings_in(config)
+    plugins = _plugins_in(plugin_files)
+    gates, settings = own_gates(feature_gates), _settings_in(config, plugins)
     configured = settings.client_connection.get("kubeconfig")
     if kubeconfig is None and configured:
         kubeconfig = Path(configured)
@@ -39,7 +50,13 @@ def command(config: Path | None, feature_gates: str, kubeconfig: Path | None, **
         from bayplan.scheduler.service import SchedulerService
 
         return SchedulerService(
-            client, clock=clock, randomness=randomness, metrics=metrics, config=config, feature_gates=gates
+            client,
+            clock=clock,
+            randomness=randomness,
+            metrics=metrics,
+            config=config,
+            feature_gates=gates,
+            plugins=plugins,
         )
 
     def pages(scheduler: Any, client: Any, clock: Any) -> Mapping[str, Any]:
@@ -53,12 +70,32 @@ def command(config: Path | None, feature_gates: str, kubeconfig: Path | None, **
     )
 
 
-def _settings_in(config: Path | None) -> SchedulerSettings:
-    """What a configuration says. Raises Failure."""
-    from bayplan.scheduler.configuration.settings import load
-    from bayplan.scheduler.errors import SettingsError
+def _plugins_in(files: tuple[Path, ...]) -> PluginFiles | None:
+    """What is in files of plugins; None without files. Raises Failure."""
+    if not files:
+        return None
+    from bayplan.scheduler.errors import SchedulerError
+    from bayplan.scheduler.plugin_files import PluginFiles
 
     try:
-        return load(config)
+        return PluginFiles(files)
+    except SchedulerError as error:
+        raise Failure(str(error)) from error
+
+
+def _settings_in(config: Path | None, plugins: PluginFiles | None) -> SchedulerSettings:
+    """What a configuration says, which may name these plugins. Raises Failure."""
+    from bayplan.scheduler.configuration.settings import load
+    from bayplan.scheduler.errors import SettingsError
+    from bayplan.scheduler.plugin_reload import PluginReload
+
+    try:
+        if plugins is None:
+            return load(config)
+        reload = PluginReload(plugins, config)
+        try:
+            return reload.settings()
+        finally:
+            reload.close()
     except (SettingsError, OSError) as error:
         raise Failure(str(error)) from error

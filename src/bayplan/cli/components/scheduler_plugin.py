@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from bayplan.cli.components.plugin_debugger import debug
 from bayplan.cli.output import FILE, Failure, Unanswerable
 
 _NAME: Final = re.compile(r"[A-Z][A-Za-z0-9]+")
@@ -16,7 +17,10 @@ _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 @click.group()
 def command() -> None:
-    """Begin a scheduler plugin of your own, and check that it keeps its contract."""
+    """Begin a scheduler plugin of your own, check that it keeps its contract, and step through its decisions."""
+
+
+command.add_command(debug)
 
 
 @command.command()

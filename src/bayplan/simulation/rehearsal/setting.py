@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -10,9 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from bayplan.scheduler import registry
-from bayplan.scheduler.configuration.settings import PluginChoice, ProfileSettings, SchedulerSettings, load
-from bayplan.scheduler.framework.extension_points import Plugin
+from bayplan.scheduler.configuration.settings import SchedulerSettings, load
 from bayplan.scheduler.plugin_files import load_plugins
+from bayplan.scheduler.plugin_reload import with_plugins
 from bayplan.simulation.rehearsal.errors import RehearsalError
 from bayplan.simulation.rehearsal.gates import LATEST, VERSIONS
 from bayplan.simulation.rehearsal.older_rules import settings_under, workload_under
@@ -76,8 +75,7 @@ class Setting:
                 stack.enter_context(registry.known(plugin))
             config = str(self.config) if isinstance(self.config, Path) else self.config
             settings = settings_under(_loaded(config), self.kubernetes)
-            profiles = tuple(_with_plugins(profile, classes) for profile in settings.profiles)
-            yield dataclasses.replace(settings, profiles=profiles)
+            yield with_plugins(settings, classes)
 
 
 def _loaded(config: str | Mapping[str, Any] | None) -> SchedulerSettings:
@@ -85,10 +83,3 @@ def _loaded(config: str | Mapping[str, Any] | None) -> SchedulerSettings:
         return load(config)
     except OSError as error:
         raise RehearsalError(f"config={config}: {error.strerror or error}") from error
-
-
-def _with_plugins(profile: ProfileSettings, classes: Iterable[type[Plugin]]) -> ProfileSettings:
-    named = {choice.name for choice in profile.multi_point}
-    named.update(choice.name for point in profile.points.values() for choice in point.enabled)
-    further = tuple(PluginChoice(plugin.name, 1) for plugin in classes if plugin.name not in named)
-    return dataclasses.replace(profile, multi_point=(*profile.multi_point, *further))
