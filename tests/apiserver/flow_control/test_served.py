@@ -25,6 +25,8 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 GROUP = "/apis/flowcontrol.apiserver.k8s.io/v1"
 ALICE = User("alice", ("system:authenticated",))
 SMALL = ApiServerSettings(max_requests_inflight=10, max_mutating_requests_inflight=0)
+SMALL_AT_ONCE = ApiServerSettings(max_requests_inflight=20, max_mutating_requests_inflight=0)
+"""Enough for each level to have a seat before the first adjustment, ten seconds after the start."""
 """One seat each for catch-all and global-default."""
 FEW = ApiServerSettings(max_requests_inflight=100, max_mutating_requests_inflight=0)
 """Some seats for each."""
@@ -167,7 +169,7 @@ def test_requests_wait_for_their_turn_and_exempt_ones_do_not() -> None:
         assert level.queue_set.is_idle
         assert gate.executing == [0, 0]
 
-    with_server(run, SMALL)
+    with_server(run, SMALL_AT_ONCE)
 
 
 def test_a_get_of_another_flow_needs_no_seat_that_is_occupied() -> None:
@@ -282,7 +284,7 @@ def test_a_connection_that_closes_gives_up_its_place() -> None:
         await asyncio.gather(*first)
         assert level.queue_set.is_idle
 
-    with_server(run, SMALL)
+    with_server(run, SMALL_AT_ONCE)
 
 
 def test_a_watch_has_a_seat_only_until_it_has_begun_and_counts_for_writes() -> None:
