@@ -66,6 +66,59 @@ def test_a_json_patch_that_cannot_be_applied(operation: dict[str, Any]) -> None:
     assert caught.value.code == 422
 
 
+@pytest.mark.parametrize(
+    ("operation", "detail"),
+    [
+        ({"op": "foo", "path": "/a"}, "Unexpected kind: foo"),
+        (
+            {"op": "add", "path": "/n/x", "value": 1},
+            'add operation does not apply: doc is missing path: "/n/x": missing value',
+        ),
+        (
+            {"op": "add", "path": "x", "value": 1},
+            'add operation does not apply: doc is missing path: "x": missing value',
+        ),
+        (
+            {"op": "add", "path": "/l/x", "value": 1},
+            "error in add for path: '/l/x': value was not a proper array index: 'x': "
+            'strconv.Atoi: parsing "x": invalid syntax',
+        ),
+        (
+            {"op": "add", "path": "/l/9", "value": 1},
+            "error in add for path: '/l/9': Unable to access invalid index: 9: invalid index referenced",
+        ),
+        (
+            {"op": "replace", "path": "/n/x", "value": 1},
+            "replace operation does not apply: doc is missing path: /n/x: missing value",
+        ),
+        (
+            {"op": "replace", "path": "/l/9", "value": 1},
+            "replace operation does not apply: doc is missing key: /l/9: missing value",
+        ),
+        (
+            {"op": "replace", "path": "", "value": 1},
+            "replace operation value must be object or array: %!w(<nil>)",
+        ),
+        (
+            {"op": "remove", "path": "/n"},
+            "error in remove for path: '/n': Unable to remove nonexistent key: n: missing value",
+        ),
+        (
+            {"op": "remove", "path": "/l/x"},
+            "error in remove for path: '/l/x': strconv.Atoi: parsing \"x\": invalid syntax",
+        ),
+        (
+            {"op": "move", "path": "/a"},
+            "move operation failed to decode from: operation, missing from field: missing value",
+        ),
+    ],
+)
+def test_what_is_wrong_with_an_operation(operation: dict[str, Any], detail: str) -> None:
+    with pytest.raises(PatchError) as caught:
+        apply_json_patch({"a": {}, "l": [1, 2]}, [operation])
+    assert caught.value.detail == detail
+
+
 def test_a_json_patch_has_a_limit() -> None:
     operation = {"op": "test", "path": "/a", "value": 1}
     with pytest.raises(PatchError) as caught:

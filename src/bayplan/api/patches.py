@@ -21,10 +21,12 @@ MAX_COPIED_BYTES = 3 * 1024 * 1024
 class PatchError(Exception):
     """The patch cannot be applied."""
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str, detail: str = "") -> None:
         super().__init__(message)
         self.code = code
         """HTTP status code that Kubernetes answers with."""
+        self.detail = detail
+        """What Go's `json-patch` says of an operation, where that is known; answers to patches do not show it."""
 
 
 GENERIC = "the server rejected our request due to an error in our request"
@@ -58,8 +60,27 @@ def apply_json_patch(tree: Any, operations: Any) -> Any:
     for operation in operations:
         if not isinstance(operation, dict):
             raise PatchError(400, "error decoding patch: an operation must be an object")
-        copied += _apply_operation(document, operation, MAX_COPIED_BYTES - copied)
+        try:
+            copied += _apply_operation(document, operation, MAX_COPIED_BYTES - copied)
+        except PatchError as error:
+            error.detail = _of_operation(error.detail, operation)
+            raise
     return in_one(document[""])
+
+
+def _of_operation(detail: str, operation: dict[str, Any]) -> str:
+    """What is wrong with an operation, given what is wrong at its path."""
+    name, path = operation.get("op"), operation.get("path")
+    if detail == _NO_PATH:
+        shown = path if name == "replace" else f'"{path}"'
+        return f"{name} operation does not apply: doc is missing path: {shown}: {_MISSING_VALUE}"
+    if not detail.startswith(_AT_PATH) or name not in ("add", "remove", "replace"):
+        return detail
+    if name == "replace":
+        return f"replace operation does not apply: doc is missing key: {path}: {_MISSING_VALUE}"
+    if name == "add" and detail.startswith(_NO_NUMBER):
+        detail = f"value was not a proper array index: '{str(path).rpartition('/')[2]}': {detail}"
+    return f"error in {name} for path: '{path}': {detail}"
 
 
 def _apply_operation(document: dict[str, Any], operation: dict[str, Any], may_copy: int) -> int:
@@ -83,14 +104,16 @@ def _apply_operation(document: dict[str, Any], operation: dict[str, Any], may_co
     elif name in ("move", "copy"):
         return _move(document, operation.get("from"), path, copies=name == "copy", may_copy=may_copy)
     else:
-        raise PatchError(422, GENERIC)
+        raise PatchError(422, GENERIC, f"Unexpected kind: {name}")
     return 0
 
 
 def _move(document: dict[str, Any], source: Any, path: str, *, copies: bool, may_copy: int) -> int:
     """Move or copy a value; returns how many bytes of JSON were copied. Raises PatchError."""
     if not isinstance(source, str):
-        raise PatchError(422, GENERIC)
+        name = "copy" if copies else "move"
+        detail = f"{name} operation failed to decode from: operation, missing from field: {_MISSING_VALUE}"
+        raise PatchError(422, GENERIC, detail)
     if not copies:
         value = _get(document, source, missing=_MISSING)
         _remove(document, source)
@@ -113,6 +136,12 @@ def _size(value: Any) -> int:
 
 
 _MISSING = object()
+_NO_PATH = "no such path"
+_MISSING_VALUE = "missing value"
+_NO_NUMBER = "strconv.Atoi: parsing"
+_NO_ITEM = "Unable to access invalid index"
+_NO_KEY = "Unable to remove nonexistent key"
+_AT_PATH = (_NO_NUMBER, _NO_ITEM, _NO_KEY)
 _INDEX_DIGITS = 20
 """More than the index of any list has."""
 
@@ -120,7 +149,7 @@ _INDEX_DIGITS = 20
 def _whole(value: Any) -> Any:
     """What may stand in the place of the document."""
     if not isinstance(value, dict | list):
-        raise PatchError(422, GENERIC)
+        raise PatchError(422, GENERIC, "replace operation value must be object or array: %!w(<nil>)")
     return value
 
 
@@ -128,7 +157,7 @@ def _parts(path: str) -> list[str]:
     """The members that a pointer goes through, the document first; what stands before the first slash is not looked at."""
     _, *parts = path.split("/")
     if not parts:
-        raise PatchError(422, GENERIC)
+        raise PatchError(422, GENERIC, _NO_PATH)
     return ["", *(part.replace("~1", "/").replace("~0", "~") for part in parts)]
 
 
@@ -138,12 +167,11 @@ def _index(part: str, length: int) -> int:
     try:
         index = int(part)
     except ValueError:
-        raise PatchError(422, GENERIC) from None
-    if index < 0:
-        index += length
-    if not 0 <= index < length:
-        raise PatchError(422, GENERIC)
-    return index
+        raise PatchError(422, GENERIC, f'{_NO_NUMBER} "{part}": invalid syntax') from None
+    found = index + length if index < 0 else index
+    if not 0 <= found < length:
+        raise PatchError(422, GENERIC, f"{_NO_ITEM}: {index}: invalid index referenced")
+    return found
 
 
 def _parent(document: dict[str, Any], path: str) -> tuple[Any, str]:
@@ -153,13 +181,17 @@ def _parent(document: dict[str, Any], path: str) -> tuple[Any, str]:
         if isinstance(node, dict):
             node = node.get(part, _MISSING)
         elif isinstance(node, list | LongList):
-            node = node[_index(part, len(node))]
+            try:
+                node = node[_index(part, len(node))]
+            except PatchError as error:
+                error.detail = _NO_PATH
+                raise
         else:
             node = _MISSING
         if node is _MISSING or node is None:
-            raise PatchError(422, GENERIC)
+            raise PatchError(422, GENERIC, _NO_PATH)
     if not isinstance(node, dict | list | LongList):
-        raise PatchError(422, GENERIC)
+        raise PatchError(422, GENERIC, _NO_PATH)
     return node, last
 
 
@@ -191,11 +223,11 @@ def _replace(document: dict[str, Any], path: str, value: Any) -> None:
 
 def _remove(document: dict[str, Any], path: str) -> None:
     if "/" not in path:
-        raise PatchError(422, GENERIC)  # the document as a whole stays
+        raise PatchError(422, GENERIC, _NO_PATH)  # the document as a whole stays
     node, last = _parent(document, path)
     if isinstance(node, dict):
         if last not in node:
-            raise PatchError(422, GENERIC)
+            raise PatchError(422, GENERIC, f"{_NO_KEY}: {last}: {_MISSING_VALUE}")
         del node[last]
     else:
         del node[_index(last, len(node))]

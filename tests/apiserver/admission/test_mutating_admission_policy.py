@@ -132,3 +132,30 @@ def test_a_policy_about_deletions_is_refused() -> None:
             await policy(client, labelled("a", "'1'"), match_constraints=constraints)
 
     run(case)
+
+
+def patched(expression: str) -> types.Mutation:
+    return types.Mutation(patch_type="JSONPatch", json_patch=types.JSONPatch(expression=expression))
+
+
+def test_what_a_policy_makes_of_an_update_is_restored_and_counted_like_what_clients_do() -> None:
+    async def case(client: Client) -> None:
+        made = await client.create(deployment())
+        expression = "Object{spec: Object.spec{replicas: 1}, status: Object.status{replicas: 5}}"
+        rules = (rule(api_groups=("apps",), resources=("deployments",)),)
+        await policy(client, applied(expression), match_constraints=types.MatchResources(resource_rules=rules))
+        made.spec.replicas = 7
+        updated = await client.update(made)
+        assert (updated.spec.replicas, updated.metadata.generation, updated.status.replicas) == (1, 1, 0)
+
+    run(case)
+
+
+def test_a_patch_does_not_add_what_the_kind_does_not_have() -> None:
+    async def case(client: Client) -> None:
+        await policy(client, patched("[JSONPatch{op: 'add', path: '/nosuch', value: 1}]"))
+        with pytest.raises(ApiError, match='strict decoding error: unknown field "nosuch"') as refused:
+            await client.create(config_map())
+        assert refused.value.code == 500
+
+    run(case)

@@ -117,6 +117,21 @@ def test_a_token_ends_with_its_account_and_with_what_it_is_bound_to() -> None:
     run(case)
 
 
+def test_a_token_is_not_bound_to_a_pod_of_another_account() -> None:
+    async def case(api: ApiServer, admin: Client, clock: SettableClock) -> None:
+        metadata = meta_v1.ObjectMeta(name="p", namespace="default")
+        spec = core_v1.PodSpec(
+            containers=(core_v1.Container(name="c", image="i"),), automount_service_account_token=False
+        )
+        await admin.create(core_v1.ServiceAccount(metadata=meta_v1.ObjectMeta(name="default", namespace="default")))
+        await admin.create(core_v1.Pod(metadata=metadata, spec=spec))
+        bound = authentication_v1.BoundObjectReference(kind="Pod", api_version="v1", name="p")
+        with pytest.raises(AssertionError, match="to pod running with different serviceaccount name"):
+            await request_token(api, bound_object_ref=bound)
+
+    run(case)
+
+
 def test_audiences_have_to_meet() -> None:
     async def case(api: ApiServer, admin: Client, clock: SettableClock) -> None:
         token = (await request_token(api, audiences=("vault", "bank"))).status.token

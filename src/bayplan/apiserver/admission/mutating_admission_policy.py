@@ -110,12 +110,15 @@ def _follow(
 
 
 def _decoded(request: AdmissionRequest, tree: Tree, kind: Kind) -> Any:
-    """An object of a tree. Raises ApiError (500) for what is none of the kind."""
+    """An object of a tree. Raises ApiError (500) for what is none of the kind, or has fields that built-in kinds do not have."""
     gates = request.call.context.settings.feature_gates
     try:
-        return decode_reporting(kind.type, encode(tree), gates)[0]
+        found, dropped = decode_reporting(kind.type, encode(tree), gates)
     except DecodeError as error:
         raise internal_error(str(error)) from error
+    if dropped and not kind.is_custom:
+        raise internal_error(f"strict decoding error: {', '.join(dropped)}")
+    return found
 
 
 def _refusal(request: AdmissionRequest, failures: list[_Failure]) -> ApiError:

@@ -71,7 +71,7 @@ def _patched(tree: Tree, operations: Any) -> Tree:
         except PatchError as error:
             if operation.get("op") == "test":
                 return tree
-            raise MutationError(f"JSON Patch: {error}") from error
+            raise MutationError(f"JSON Patch: {error.detail or error}") from error
     return current
 
 

@@ -125,10 +125,9 @@ def _bound(call: Call, request: TokenRequest) -> tuple[Any, ObjectName | None]:
         raise not_found_error(_BOUND[reference.kind], "", reference.name)
     node = None
     if reference.kind == "Pod":
-        account, used = call.path.name, found.spec.service_account_name
-        if account != used:
+        if call.path.name != found.spec.service_account_name:
             raise bad_request(
-                f"cannot bind token for serviceaccount {quoted(account)} to pod running with serviceaccount {quoted(used)}"
+                f"cannot bind token for serviceaccount {quoted(call.path.name)} to pod running with different serviceaccount name."
             )
         if found.spec.node_name:
             there = call.context.find("Node", "", found.spec.node_name)

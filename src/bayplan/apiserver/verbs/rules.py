@@ -88,15 +88,18 @@ def _updated_meta(call: Call, strategy: Strategy, obj: Any, old: Any, checks: Up
 
 
 async def apply_rules(call: Call, obj: Any, old: Any, *, subresource: str) -> Allocation | None:
-    """Restore what this way in may not change of a defaulted object, admit and validate. Returns what was allocated, if anything is for this kind."""
+    """Admit a defaulted object, restore what this way in may not change, and validate. Returns what was allocated, if anything is for this kind.
+
+    Admission comes first, as in Kubernetes: what it changes is restored and counted like what the client changes.
+    """
     strategy = call.strategy
-    if strategy.has_gated_fields and not subresource:
-        strategy.apply_gates(obj, old, call.context.settings.feature_gates)
-    _prepare(strategy, obj, old, subresource)
     admission = call.context.admission.plan(call.stored, UPDATE, subresource)
     request = AdmissionRequest(call, UPDATE, obj, old, subresource)
     if admission.mutating:
         await admission.admit(request)
+    if strategy.has_gated_fields and not subresource:
+        strategy.apply_gates(obj, old, call.context.settings.feature_gates)
+    _prepare(strategy, obj, old, subresource)
     allocation = None
     if not subresource and call.context.allocators.serves(call.stored):
         allocation = await allocate(call, obj, old)

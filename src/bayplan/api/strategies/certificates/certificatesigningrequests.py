@@ -9,6 +9,7 @@ from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, requir
 from bayplan.api.managedfields.fieldset import FieldSet, of_paths, recursive_difference
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import certificates_v1
+from bayplan.api.validation.der import certificate_request_problem, certificates_problem, pem_blocks
 from bayplan.api.validation.differences import difference
 from bayplan.api.validation.fields import CONDITION_STATUSES, Errors, repeats
 from bayplan.api.validation.meta import UpdateChecks
@@ -114,9 +115,9 @@ class CertificateSigningRequestStrategy(Strategy):
     ) -> list[FieldError]:
         errors: list[FieldError] = []
         _check_conditions(errors, obj.status)
-        if obj.status.certificate and not _has_block(obj.status.certificate, "CERTIFICATE"):
-            text = "must contain at least one CERTIFICATE PEM block"
-            errors.append(invalid("status.certificate", "<certificate data>", text))
+        problem = certificates_problem(_decoded(obj.status.certificate)) if obj.status.certificate else ""
+        if problem:
+            errors.append(invalid("status.certificate", "<certificate data>", problem))
         _check_kept(errors, obj.status, old.status)
         _check_approval(errors, obj.status, old.status)
         if old.status.certificate and obj.status.certificate != old.status.certificate:
@@ -139,17 +140,17 @@ class CertificateSigningRequestStrategy(Strategy):
 
 
 def _request_problem(encoded: str | None) -> str:
-    return (
-        "" if encoded and _has_block(encoded, "CERTIFICATE REQUEST") else "PEM block type must be CERTIFICATE REQUEST"
-    )
+    blocks = pem_blocks(_decoded(encoded))
+    if not blocks or blocks[0].type != "CERTIFICATE REQUEST":
+        return "PEM block type must be CERTIFICATE REQUEST"
+    return certificate_request_problem(blocks[0].content)
 
 
-def _has_block(encoded: str, kind: str) -> bool:
+def _decoded(encoded: str | None) -> bytes:
     try:
-        text = base64.b64decode(encoded)
+        return base64.b64decode(encoded or "")
     except binascii.Error:
-        return False
-    return all(f"-----{edge} {kind}-----".encode() in text for edge in ("BEGIN", "END"))
+        return b""
 
 
 def _check_signer_name(errors: Errors, path: str, name: str) -> None:

@@ -6,6 +6,7 @@ import base64
 import json
 
 from bayplan.api.errors import FieldError, forbidden, invalid, required, too_long
+from bayplan.api.json_syntax import syntax_problem
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
@@ -93,13 +94,10 @@ class SecretStrategy(Strategy):
 
 def _json_object_problem(encoded: str) -> str:
     text = base64.b64decode(encoded)
-    if not text:
-        return "unexpected end of JSON input"
-    try:
-        parsed = json.loads(text)
-    except ValueError as error:
-        return str(error)
-    if isinstance(parsed, dict):
+    if problem := syntax_problem(text):
+        return problem
+    parsed = json.loads(text.decode(errors="replace"))
+    if parsed is None or isinstance(parsed, dict):
         return ""
     found = {str: "string", bool: "bool", list: "array"}.get(type(parsed), "number")
     return f"json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
