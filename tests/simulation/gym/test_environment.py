@@ -64,7 +64,11 @@ def test_rewards_add_up_to_minus_the_share_of_the_cluster_that_waits() -> None:
 
 
 def test_a_pod_that_waited_is_told_of_when_it_is_placed() -> None:
-    arrivals = (Arrival(0.0, pod("a", 4000), ends=30.0), Arrival(10.0, pod("b", 2000), ends=100.0))
+    arrivals = (
+        Arrival(0.0, pod("a", 4000), ends=30.0),
+        Arrival(10.0, pod("b", 2000), ends=100.0),
+        Arrival(50.0, pod("c", 1000), ends=90.0),
+    )
     env = PlacementEnv(Workload((node("n1"),), arrivals))
     env.reset()
     _, first, is_over, _, about = env.step(weights())
@@ -72,7 +76,9 @@ def test_a_pod_that_waited_is_told_of_when_it_is_placed() -> None:
     assert about == {"pod": "default/b", "at": 30.0}
     _, second, is_over, _, _ = env.step(weights())
     assert second == pytest.approx(-0.5 * 20 / 100)
-    assert is_over
+    assert not is_over
+    _, third, is_over, _, _ = env.step(weights())
+    assert (third, is_over) == (0.0, True)
     with pytest.raises(RuntimeError, match="call reset"):
         env.step(weights())
 

@@ -122,7 +122,9 @@ class _State:
             if alone:
                 self.deaths[digest] = self.deaths.get(digest, 0) + 1
                 if self.deaths[digest] >= DEATHS:
-                    raise SweepError(f"{self.units[digest].name} ended its worker {DEATHS} times: {error}") from error
+                    raise SweepError(
+                        f"{self.units[digest].name} ended its worker {self.deaths[digest]} times: {error}"
+                    ) from error
 
     def tell(self) -> None:
         """Say how many results there are."""
