@@ -49,6 +49,7 @@ CALLS = {
 EDGES = {
     "support/": {"time", "chance", "threads", "sockets"},
     "streaming/": {"sockets"},
+    "simulation/sweeps/": {"threads"},
     "apiserver/certificates.py": {"chance"},
     "apiserver/service_account_tokens/keys.py": {"chance"},
     "apiserver/http/server.py": {"sockets"},

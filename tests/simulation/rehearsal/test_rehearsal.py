@@ -199,6 +199,10 @@ def test_nodes_with_some_gpus_in_use_and_some_free_are_counted() -> None:
     rows = [{"name": "p", "cpu_milli": "1", "memory_mib": "1", "num_gpu": "1", "gpu_milli": "1000", "duration": "9"}]
     result = rehearse(Workload(nodes, tuple(arrival_of(row) for row in rows)), SPREAD, FILL)
     assert result.measures[0].split_gpu_nodes == pytest.approx(0.5, abs=0.01)
+    full = [{**rows[0], "num_gpu": "2"}]
+    result = rehearse(Workload(nodes, tuple(arrival_of(row) for row in full)), SPREAD, FILL)
+    assert result.measures[0].split_gpu_nodes == 0.0
+    result = rehearse(Workload(nodes, tuple(arrival_of(row) for row in rows)), SPREAD, FILL)
     assert [one.name for one in result.measures[0].sizes] == ["1 GPU"]
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,10 +22,24 @@ if TYPE_CHECKING:
 @click.option("--seeds", type=click.IntRange(1), default=20, show_default=True, help="How many seeds to run.")
 @click.option("--first", type=int, default=0, show_default=True, help="The first of them.")
 @click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes to use.")
+@click.option("--shard", metavar="I/N", help="Run the I-th of N parts of the seeds only, such as 2/5.")
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep the result of each seed in this directory, and run only what is not there yet.",
+)
 @click.option("--trace", type=click.Path(path_type=Path, dir_okay=False), help="With --seed: write every change here.")
 @output_option
 def command(
-    plan: Path | None, seed: int | None, seeds: int, first: int, jobs: int, trace: Path | None, output: str
+    plan: Path | None,
+    seed: int | None,
+    seeds: int,
+    first: int,
+    jobs: int,
+    shard: str | None,
+    results: Path | None,
+    trace: Path | None,
+    output: str,
 ) -> None:
     """Let a workload live through node crashes, lost zones, restarts, killed pods and an unreliable API, in virtual time, and check
     that nothing is ever bound twice, over-committed or lost, and that all is well in the end.
@@ -37,31 +49,24 @@ def command(
     """
     if trace is not None and seed is None:
         raise click.UsageError("--trace is written for one --seed")
+    if seed is not None and (shard is not None or results is not None):
+        raise click.UsageError("--shard and --results are for --seeds, not for one --seed")
+    from bayplan.simulation.faults.unit import data_of
+
     read = _read(plan)
-    with _quiet():
-        if seed is not None:
-            trials = [_traced(read, seed, trace)]
-        else:
-            trials = list(_shown(_run_all(plan, range(first, first + seeds), jobs), seeds))
-    warn_unserved(trials[0].unserved)
+    if seed is not None:
+        trials = [_traced(read, seed, trace)]
+    else:
+        trials = _swept(plan, range(first, first + seeds), jobs, shard, results)
+    for trial in trials[:1]:
+        warn_unserved(trial.unserved)
     failed = [trial for trial in trials if trial.problems]
     if output:
-        print_data([_data(trial) for trial in trials], output)
+        print_data([data_of(trial) for trial in trials], output)
     else:
         _tell(plan, trials, failed, whole=seed is not None)
     if failed:
         raise SystemExit(1)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """No log: what goes wrong on purpose would fill the screen."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)
 
 
 def _read(path: Path | None) -> Plan | None:
@@ -79,54 +84,34 @@ def _read(path: Path | None) -> Plan | None:
 def _traced(plan: Plan | None, seed: int, trace: Path | None) -> Trial:
     from bayplan.simulation.faults.plan import drawn_plan
     from bayplan.simulation.faults.trial import run_trial
+    from bayplan.simulation.faults.unit import quiet
 
     plan = plan if plan is not None else drawn_plan(seed)
     if trace is None:
-        return run_trial(plan, seed)
+        with quiet():
+            return run_trial(plan, seed)
     try:
-        with trace.open("w") as file:
+        with trace.open("w") as file, quiet():
             return run_trial(plan, seed, file.write)
     except OSError as error:
         raise Failure(f"{trace}: {error.strerror or error}") from error
 
 
-def _run_one(job: tuple[Path | None, int]) -> Trial:
-    path, seed = job
-    with _quiet():
-        return _traced(_read(path), seed, None)
-
-
-def _run_all(path: Path | None, seeds: Iterable[int], jobs: int) -> Iterator[Trial]:
-    work = [(path, seed) for seed in seeds]
-    if jobs == 1:
-        yield from map(_run_one, work)
-        return
-    import multiprocessing
-
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap(_run_one, work, chunksize=4)
-
-
-def _shown(trials: Iterator[Trial], count: int) -> Iterator[Trial]:
+def _swept(
+    path: Path | None, seeds: Iterable[int], jobs: int, shard: str | None, directory: Path | None
+) -> list[Trial]:
+    """The trials of the seeds that are in the shard. Raises what `sweep` raises, and ShardError."""
+    from bayplan.simulation.faults.unit import run_unit, trial_of, units_of
+    from bayplan.simulation.sweeps.executors import executor_of
+    from bayplan.simulation.sweeps.results import DirectoryResults, MemoryResults, shard_in
+    from bayplan.simulation.sweeps.sweep import shard_of, sweep
     from bayplan.support.progress import Progress
 
-    with Progress("seeds", count) as progress:
-        for number, trial in enumerate(trials, 1):
-            progress.tell(number)
-            yield trial
-
-
-def _data(trial: Trial) -> dict[str, object]:
-    return {
-        "seed": trial.seed,
-        "problems": list(trial.problems),
-        "faults": list(trial.happened),
-        "apiFaults": trial.injected,
-        "writes": trial.writes,
-        "virtualSeconds": trial.seconds,
-        "trace": trial.trace,
-        "unserved": [one.to_dict() for one in trial.unserved],
-    }
+    units = shard_of(units_of(path, seeds), shard_in(shard) if shard is not None else (1, 1))
+    results = DirectoryResults(directory) if directory is not None else MemoryResults()
+    with Progress("seeds", len(units)) as progress:
+        found = sweep(run_unit, units, executor_of(jobs), results, workers=jobs, told=progress.tell)
+        return [trial_of(one) for one in found]
 
 
 def _tell(path: Path | None, trials: list[Trial], failed: list[Trial], *, whole: bool) -> None:
@@ -142,6 +127,6 @@ def _tell(path: Path | None, trials: list[Trial], failed: list[Trial], *, whole:
     api = sum(trial.injected for trial in trials)
     hours = sum(trial.seconds for trial in trials) / 3600
     click.echo(
-        f"{len(trials)} runs, {faults} faults and {api} of the API in {hours:.1f} virtual hours: "
+        f"{len(trials)} run{'s' * (len(trials) != 1)}, {faults} faults and {api} of the API in {hours:.1f} virtual hours: "
         + (f"{len(failed)} failed" if failed else "all held")
     )

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bayplan.api.quantity import milli_value, value
-from bayplan.api.types.core_v1 import Node, Pod
-from bayplan.simulation.replay.figures import asked_for
+from bayplan.api.types.core_v1 import Pod
+from bayplan.simulation.replay.figures import amounts_of, asked_for, dominant_share
 from bayplan.simulation.replay.gpu_shares import GPU, WHOLE
 from bayplan.simulation.replay.records import PodRecord
 from bayplan.simulation.replay.result import Replay
@@ -112,7 +111,7 @@ def measures_of(workload: Workload, result: Replay) -> Measures:
     """What a replay comes to, of a workload or of what a release of Kubernetes makes of it: what pods ask for is what the workload says."""
     arrivals = sorted(workload.arrivals, key=lambda one: one.at)
     pairs = [(one.pod, record) for one, record in zip(arrivals, result.records.of.values(), strict=True)]
-    total = _amounts(workload.nodes)
+    total = amounts_of(workload.nodes)
     has_gpus = bool(total.get(GPU))
     namespaces = tuple(_namespaces(pairs, total))
     return Measures(
@@ -138,20 +137,6 @@ def jain(values: Sequence[float]) -> float:
     return sum(values) ** 2 / (len(values) * squares) if squares else 1.0
 
 
-def _amounts(nodes: Iterable[Node]) -> dict[str, float]:
-    """What nodes offer in all, in the units of `asked_for`."""
-    total: dict[str, float] = {}
-    for node in nodes:
-        for name, amount in node.status.allocatable.items():
-            total[name] = total.get(name, 0.0) + (milli_value(amount) if name == "cpu" else value(amount))
-    return total
-
-
-def _dominant_share(pod: Pod, total: Mapping[str, float]) -> float:
-    asks = asked_for(pod)
-    return max((asks[name] / amount for name, amount in total.items() if amount and asks.get(name)), default=0.0)
-
-
 # Sizes
 
 Size = tuple[int, str]
@@ -167,7 +152,7 @@ def _by_part_of(total: Mapping[str, float], nodes: int) -> Callable[[Pod], Size]
     """By the dominant share of what a node has in the mean."""
 
     def size(pod: Pod) -> Size:
-        share = _dominant_share(pod, total) * nodes
+        share = dominant_share(pod, total) * nodes
         return next(
             ((place, name) for place, (most, name) in enumerate(_PARTS) if share <= most), (len(_PARTS), _LARGEST)
         )
@@ -195,7 +180,7 @@ def _at(ordered: Sequence[float], share: float) -> float:
 def _namespaces(pairs: Iterable[tuple[Pod, PodRecord]], total: Mapping[str, float]) -> Iterable[NamespaceShare]:
     found: dict[str, list[tuple[float, PodRecord]]] = {}
     for pod, record in pairs:
-        found.setdefault(pod.metadata.namespace, []).append((_dominant_share(pod, total), record))
+        found.setdefault(pod.metadata.namespace, []).append((dominant_share(pod, total), record))
     for name, records in sorted(found.items()):
         waits = [record.wait for _, record in records if record.was_placed]
         mean = statistics.fmean(waits) if waits else 0.0

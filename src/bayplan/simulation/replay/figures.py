@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from bayplan.api.types.core_v1 import Pod
+from bayplan.api.quantity import milli_value, value
+from bayplan.api.types.core_v1 import Node, Pod
 from bayplan.scheduler.library import Planner
 from bayplan.scheduler.planning.capacity import capacity_for
 from bayplan.scheduler.planning.relocation import NodeUse
@@ -25,6 +26,21 @@ def asked_for(pod: Pod) -> dict[str, int]:
     """What a pod asks for, in the units of `NodeUse`."""
     amounts = pod_requests(pod.spec, pod.status)
     return {name: one.milli_value() if name == "cpu" else one.value() for name, one in amounts.items()}
+
+
+def amounts_of(nodes: Iterable[Node]) -> dict[str, float]:
+    """What nodes offer in all, in the units of `asked_for`."""
+    total: dict[str, float] = {}
+    for node in nodes:
+        for name, amount in node.status.allocatable.items():
+            total[name] = total.get(name, 0.0) + (milli_value(amount) if name == "cpu" else value(amount))
+    return total
+
+
+def dominant_share(pod: Pod, total: Mapping[str, float]) -> float:
+    """The largest of the shares of these amounts that a pod asks for."""
+    asks = asked_for(pod)
+    return max((asks[name] / amount for name, amount in total.items() if amount and asks.get(name)), default=0.0)
 
 
 def shares(uses: Iterable[NodeUse]) -> dict[str, float]:

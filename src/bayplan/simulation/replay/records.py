@@ -82,3 +82,7 @@ class PodRecords:
     def refuse(self, key: str, message: str) -> None:
         """No node was found for a pod."""
         self._latest[key].message = message
+
+    def waiting_of(self, name: str, now: float) -> float:
+        """Seconds since a pod, by its name in `of`, came or was preempted."""
+        return now - self.of[name].since

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -59,6 +59,17 @@ class Workload:
         return f"<Workload: {len(self.arrivals):,} pods come to {len(self.nodes):,} nodes>"
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A pod that a player asks about."""
+
+    info: PodInfo
+    name: str
+    """Its name in the records."""
+    at: float
+    """The time, in seconds of the workload."""
+
+
 @dataclass(slots=True)
 class _Waiting:
     arrival: Arrival
@@ -85,25 +96,33 @@ def replay(
 
     A pod that no profile schedules is never placed. Raises SettingsError.
     """
-    return _Player(workload, config, seed, samples, told, schedule).play()
+    player = Player(workload, config, seed, samples, told)
+    steps = player.steps()
+    try:
+        asked = next(steps)
+        while True:
+            asked = steps.send(schedule(player.planner, asked.info, asked.name))
+    except StopIteration as end:
+        result: Replay = end.value
+        return result
 
 
-class _Player:
+class Player:
+    """Plays one workload: `steps` asks about pod after pod, and is sent decisions that are settled in the planner."""
+
     def __init__(
         self,
         workload: Workload,
-        config: Config,
-        seed: int | None,
-        samples: int,
-        told: Told | None,
-        schedule: Schedule,
+        config: Config = None,
+        seed: int | None = None,
+        samples: int = SAMPLES,
+        told: Told | None = None,
     ) -> None:
         choice = RandomChoice(SeededRandomness(f"replay {seed}")) if seed is not None else None
         self.planner = Planner([*workload.nodes, *workload.others], config, choice)
         self.gpus = share_gpus(self.planner)
         self.workload = workload
         self.told = told
-        self.schedule = schedule
         self.result = Replay(pods=len(workload.arrivals), nodes=len(workload.nodes))
         self.pending: list[_Waiting] = []
         """By priority, then arrival."""
@@ -121,7 +140,9 @@ class _Player:
         self.wants = wants_of(self.planner, looks) if self.gpus is not None else []
         self.samples = samples
 
-    def play(self) -> Replay:
+    def steps(self) -> Generator[Asked, Decision, Replay]:
+        """Play: yields each pod to be decided about, is sent the decision (of a pod that has a node, one that is settled), and returns
+        what became of the workload."""
         arrivals = sorted(self.workload.arrivals, key=lambda one: one.at)
         if not arrivals:
             return self.result
@@ -142,7 +163,7 @@ class _Player:
                 self._look(next_look, looks)
                 next_look, looks = next_look + step, looks + 1
             freed = self._take_in(now)
-            self._place(now, freed)
+            yield from self._place(now, freed)
             self.result.most_running = max(self.result.most_running, len(self.running))
             self.result.most_pending = max(self.result.most_pending, len(self.pending))
         self._look(now, 0)
@@ -212,7 +233,7 @@ class _Player:
             index -= 1
         self.pending.insert(index, waiting)
 
-    def _place(self, now: float, freed: bool) -> None:
+    def _place(self, now: float, freed: bool) -> Generator[Asked, Decision, None]:
         """Try who waits, by priority; a shape that finds no room need not be tried again until some is made."""
         if freed:
             self.shapes.clear()
@@ -231,7 +252,8 @@ class _Player:
                     self.result.records.refuse(one.info.key, one.message)
                     left.append(one)
                     continue
-                decision = self._try(one)
+                self.result.decisions += 1
+                decision = yield Asked(one.info, self.result.records.current_name(one.info.key), now)
                 if decision.scheduled:
                     self._start(one, decision, now)
                     continue
@@ -246,11 +268,6 @@ class _Player:
                 self.shapes[one.shape] = one.message
             if not again:
                 self.pending = left
-
-    def _try(self, one: _Waiting) -> Decision:
-        assert one.info is not None
-        self.result.decisions += 1
-        return self.schedule(self.planner, one.info, self.result.records.current_name(one.info.key))
 
     def _start(self, one: _Waiting, decision: Decision, now: float) -> None:
         arrival = one.arrival

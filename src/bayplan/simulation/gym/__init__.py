@@ -1,0 +1,1 @@
+"""Placement of pods as an environment for reinforcement learning. Needs the extra `bayplan[gym]`."""
