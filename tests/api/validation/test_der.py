@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import time
 
 import pytest
 
@@ -73,3 +74,20 @@ def test_texts_that_hold_no_certificates(text: bytes, problem: str) -> None:
 def test_blocks_are_found_between_other_text() -> None:
     blocks = pem_blocks(b"before\n" + pem(b"a") + b"between\n" + pem(b"b", "FOO"))
     assert [(one.type, one.content) for one in blocks] == [("CERTIFICATE", b"a"), ("FOO", b"b")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"-----BEGIN A-----\n" * 80_000,
+        b"-----BEGIN A-----\n" + b"a:b\n" * 300_000,
+        b"-----BEGIN A-----\n\n-----END B-----\n" * 40_000,
+        b"\n-----END " * 140_000,
+    ],
+    ids=["beginnings", "headers", "wrong ends", "ends"],
+)
+def test_megabytes_that_hold_no_block_are_read_once(text: bytes) -> None:
+    """Looking for an end from each beginning would take minutes."""
+    started = time.process_time()
+    assert pem_blocks(text) == []
+    assert time.process_time() - started < 2.0

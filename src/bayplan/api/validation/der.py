@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from typing import Final, NamedTuple
 
-_BLOCK: Final = re.compile(
-    rb"(?:^|\n)-----BEGIN ([^\n]*?)-----[ \t\r]*\n((?:[^\n]*:[^\n]*\n)*)(.*?)(?:^|\n)-----END \1-----[ \t\r]*(?:\n|$)",
-    re.DOTALL,
-)
+_BEGIN: Final = b"-----BEGIN "
+_END: Final = b"\n-----END "
+_DASHES: Final = b"-----"
 _SEQUENCE: Final = 16
 _INTEGER: Final = 2
 _NO_PARAMETERS: Final = (
@@ -44,15 +42,48 @@ class _Header(NamedTuple):
 
 
 def pem_blocks(text: bytes) -> list[PemBlock]:
-    """The blocks of a text; what is no block is skipped, as in Go."""
+    """The blocks of a text; what is no block is skipped, as in Go: each end belongs to the last beginning before it."""
     blocks: list[PemBlock] = []
-    for found in _BLOCK.finditer(text):
-        try:
-            content = base64.b64decode(b"".join(found[3].split()), validate=True)
-        except binascii.Error:
-            continue
-        blocks.append(PemBlock(found[1].decode(errors="replace"), bool(found[2]), content))
+    start = 0
+    while (end := text.find(_END, start)) >= 0:
+        behind = end + len(_END)
+        begin = text.rfind(_BEGIN, start, end + 1)
+        found = None if begin < 0 or (begin > 0 and text[begin - 1 : begin] != b"\n") else _block(text, begin, behind)
+        if found is not None:
+            block, behind = found
+            blocks.append(block)
+        start = behind
     return blocks
+
+
+def _block(text: bytes, begin: int, behind: int) -> tuple[PemBlock, int] | None:
+    """The block from a beginning to the end whose type stands at `behind`, and where the line of that ends; None if it is none."""
+    line, at = _line(text, begin + len(_BEGIN))
+    if not line.endswith(_DASHES):
+        return None
+    kind, has_headers = line.removesuffix(_DASHES), False
+    while at < behind:
+        line, following = _line(text, at)
+        if b":" not in line:
+            break
+        has_headers, at = True, following
+    end = behind - len(_END)
+    if at > end + 1 or (at == end + 1 and has_headers):
+        return None
+    line, following = _line(text, behind)
+    if line != kind + _DASHES:
+        return None
+    try:
+        content = base64.b64decode(text[at:end].translate(None, b" \t\r\n"), validate=True)
+    except binascii.Error:
+        return None
+    return PemBlock(kind.decode(errors="replace"), has_headers, content), following
+
+
+def _line(text: bytes, at: int) -> tuple[bytes, int]:
+    """The line from a place on, without the blanks at its end, and where the next one begins."""
+    end = text.find(b"\n", at)
+    return (text[at:].rstrip(b" \t\r"), len(text)) if end < 0 else (text[at:end].rstrip(b" \t\r"), end + 1)
 
 
 def certificate_request_problem(der: bytes) -> str:
