@@ -60,6 +60,11 @@ EXPECTED = (
     ),
     _row(
         500,
+        b"invalid resource name .* \\[may not ",
+        "a namespace that is no name, which admission looks up; the client library's plain error",
+    ),
+    _row(
+        500,
         b"target.(name|kind): (Required|Unsupported) value",
         "a Binding without a target; its validation is a plain error",
     ),
