@@ -58,3 +58,14 @@ def test_an_update_that_empties_a_list_shows_it() -> None:
             assert "spec.cidrs: Invalid value: []: field is immutable" in json.loads(answer.body)["message"]
 
     asyncio.run(scenario())
+
+
+def test_an_error_that_shows_a_part_of_an_object_is_not_about_the_object() -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            body = json.dumps({"metadata": {"name": "i"}, "spec": {}}).encode()
+            path = "/apis/networking.k8s.io/v1/namespaces/default/ingresses"
+            answer = await api.handle(Request("POST", path, {}, ADMIN, body, "application/json"))
+            assert "spec: Invalid value: null: either `defaultBackend` or `rules`" in json.loads(answer.body)["message"]
+
+    asyncio.run(scenario())

@@ -48,7 +48,7 @@ def check(call: Call, obj: Any, old: Any | None) -> None:
         )
     if errors:
         if call.kind is call.stored:
-            errors = as_given(errors, call.request)
+            errors = as_given(errors, obj, call.request)
         raise invalid_object(call.stored.kind, call.stored.group, metadata.name, errors, stopped=stopped)
 
 
