@@ -196,10 +196,11 @@ class Gate:
 
     def paced(self, admission: Admission, answer: Coroutine[Any, Any, Response]) -> Awaitable[Response]:
         """What answers a request that executes, so that it does not hold up the event loop together with others of its level."""
-        level = admission.flow.level
-        if level.is_exempt or not level.queue_set.waiting:
+        flow = admission.flow
+        level = flow.level
+        if flow.is_exempt or not level.queue_set.waiting:
             return answer
-        return Paced(answer, level.turnstile, admission.flow.hand, level.is_contended)
+        return Paced(answer, level.turnstile, flow.hand, level.is_contended)
 
     def abandon(self, request: Request) -> None:
         """The client of a request has gone: if it waits, that is rejected, since nobody is there for an answer."""

@@ -14,6 +14,7 @@ from bayplan.apiserver.admission.chain import UPDATE, AdmissionRequest
 from bayplan.apiserver.allocation import Allocation
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.verbs.admin_access import admin_access_problems
+from bayplan.apiserver.verbs.given_values import as_given
 
 _HIGHEST_GENERATION = (1 << 63) - 1
 
@@ -46,6 +47,8 @@ def check(call: Call, obj: Any, old: Any | None) -> None:
             metadata, namespaced=call.stored.namespaced, name_rule="path-segment", standard_finalizers=False
         )
     if errors:
+        if call.kind is call.stored:
+            errors = as_given(errors, obj, call.request)
         raise invalid_object(call.stored.kind, call.stored.group, metadata.name, errors, stopped=stopped)
 
 
