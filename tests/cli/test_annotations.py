@@ -12,8 +12,9 @@ import bayplan
 from bayplan.cli.annotations import ANNOTATIONS
 from bayplan.cli.main import main
 
-OTHERS = {"cluster", "cluster-copy", "kubeconfig", "local", "node", "pause", "recording", "scenario"}
-"""What else has such a name: formats of files, entries of kubeconfigs, a provisioner, a topology key, an image, a mark in scenarios' own clusters."""
+OTHERS = {"cluster", "cluster-copy", "kubeconfig", "local", "node", "pause", "recording", "scenario", "signing-key"}
+"""What else has such a name: formats of files, entries of kubeconfigs, a provisioner, a topology key, an image, a mark in scenarios' own clusters,
+what servers say of themselves in their leases."""
 
 
 def test_every_annotation_in_the_source_is_listed() -> None:

@@ -20,3 +20,9 @@ def ends_its_worker_once(inputs: dict[str, Any]) -> dict[str, Any]:
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return squared(inputs)
+
+
+def always_ends_its_worker(_: dict[str, Any]) -> dict[str, Any]:
+    """Ends its process."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("it has ended")

@@ -69,7 +69,8 @@ class AdmissionPlugin:
 
     decided_by: tuple[tuple[str, str], ...] | None = None
     """The kinds (apiVersion and kind) whose objects decide, along with the object, what `admit` does to a new pod that is on no node; None if more does,
-    such as its name or who asks (other than a node)."""
+    such as its name, who asks (other than a node), or a text that may differ between pods of one template (`apiserver.writes.body_texts`: values of labels,
+    annotations and variables, names of claims and of the group)."""
 
     idle_without: tuple[tuple[str, str], ...] = ()
     """The kinds without whose objects the plugin does nothing; with them, more than `decided_by` says may decide."""

@@ -39,4 +39,4 @@ RESUMPTIONS_PER_TURN: Final = 2
 """Requests of a level that go on after a wait before the event loop looks for input again, while others of the level wait to start. Bayplan's own, as
 `SEATS_PER_TURN`: a store commits many writes at once."""
 EXPRESS_SEATS_PER_TURN: Final = 2
-"""Further seats that requests of flows may take which have nothing else here. Bayplan's own: they need not wait for what others do."""
+"""Further seats that requests may take which find an empty queue among those of their flow. Bayplan's own: they need not wait for what others do."""

@@ -177,7 +177,7 @@ class QueueSet:
             self._enqueue(queue, ticket)
 
     def _is_express(self, queue: Queue) -> bool:
-        """Whether a request need not wait for its turn: its flow has nothing else here, and only few have done so since the last turn."""
+        """Whether a request need not wait for its turn: its queue is empty, and only few have done so since the last turn."""
         return not (queue.waiting or queue.executing) and self._express_seats < EXPRESS_SEATS_PER_TURN
 
     def new_turn(self, now: float) -> list[Ticket[Any]]:
@@ -253,7 +253,7 @@ class QueueSet:
     def may_start(self, now: float, seats: int, hand: tuple[int, ...], *, is_instant: bool) -> bool:
         """Whether a request of so many seats, of the flow with this hand of queues, would execute at once.
 
-        is_instant: whether it is answered before anything else happens. One of a flow that has nothing else here need not wait for seats then, which others may
+        is_instant: whether it is answered before anything else happens. One that finds an empty queue need not wait for seats then, which others may
         occupy while they wait for a disk.
         """
         if self.desired_queues < 0:

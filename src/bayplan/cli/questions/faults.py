@@ -14,6 +14,7 @@ from bayplan.cli.questions.cluster_input import warn_unserved
 if TYPE_CHECKING:
     from bayplan.simulation.faults.plan import Plan
     from bayplan.simulation.faults.trial import Trial
+    from bayplan.simulation.sweeps.engines import Engine
 
 
 @click.command()
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 @click.option("--seeds", type=click.IntRange(1), default=20, show_default=True, help="How many seeds to run.")
 @click.option("--first", type=int, default=0, show_default=True, help="The first of them.")
 @click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes to use.")
+@click.option(
+    "--on", "engine", metavar="URL", help="Run on the workers of dask://HOST:PORT or ray://HOST:PORT instead."
+)
 @click.option("--shard", metavar="I/N", help="Run the I-th of N parts of the seeds only, such as 2/5.")
 @click.option(
     "--results",
@@ -36,6 +40,7 @@ def command(
     seeds: int,
     first: int,
     jobs: int,
+    engine: str | None,
     shard: str | None,
     results: Path | None,
     trace: Path | None,
@@ -49,15 +54,15 @@ def command(
     """
     if trace is not None and seed is None:
         raise click.UsageError("--trace is written for one --seed")
-    if seed is not None and (shard is not None or results is not None):
-        raise click.UsageError("--shard and --results are for --seeds, not for one --seed")
+    if seed is not None and (shard is not None or results is not None or engine is not None):
+        raise click.UsageError("--on, --shard and --results are for --seeds, not for one --seed")
     from bayplan.simulation.faults.unit import data_of
 
     read = _read(plan)
     if seed is not None:
         trials = [_traced(read, seed, trace)]
     else:
-        trials = _swept(plan, range(first, first + seeds), jobs, shard, results)
+        trials = _swept(plan, range(first, first + seeds), _engine_of(engine, jobs), shard, results)
     for trial in trials[:1]:
         warn_unserved(trial.unserved)
     failed = [trial for trial in trials if trial.problems]
@@ -97,12 +102,19 @@ def _traced(plan: Plan | None, seed: int, trace: Path | None) -> Trial:
         raise Failure(f"{trace}: {error.strerror or error}") from error
 
 
+def _engine_of(url: str | None, jobs: int) -> Engine:
+    """The workers of an engine, or so many processes. Raises EngineError."""
+    from bayplan.simulation.sweeps.engines import Engine, open_engine
+    from bayplan.simulation.sweeps.executors import executor_of
+
+    return open_engine(url) if url is not None else Engine(executor_of(jobs), jobs)
+
+
 def _swept(
-    path: Path | None, seeds: Iterable[int], jobs: int, shard: str | None, directory: Path | None
+    path: Path | None, seeds: Iterable[int], engine: Engine, shard: str | None, directory: Path | None
 ) -> list[Trial]:
     """The trials of the seeds that are in the shard. Raises what `sweep` raises, and ShardError."""
     from bayplan.simulation.faults.unit import run_unit, trial_of, units_of
-    from bayplan.simulation.sweeps.executors import executor_of
     from bayplan.simulation.sweeps.results import DirectoryResults, MemoryResults, shard_in
     from bayplan.simulation.sweeps.sweep import shard_of, sweep
     from bayplan.support.progress import Progress
@@ -110,7 +122,7 @@ def _swept(
     units = shard_of(units_of(path, seeds), shard_in(shard) if shard is not None else (1, 1))
     results = DirectoryResults(directory) if directory is not None else MemoryResults()
     with Progress("seeds", len(units)) as progress:
-        found = sweep(run_unit, units, executor_of(jobs), results, workers=jobs, told=progress.tell)
+        found = sweep(run_unit, units, engine.executor, results, workers=engine.workers, told=progress.tell)
         return [trial_of(one) for one in found]
 
 
