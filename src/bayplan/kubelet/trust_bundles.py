@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Iterable
 
 from bayplan.api.codec import decode
 from bayplan.api.errors import ApiError
 from bayplan.api.selectors import SelectorError, compile_selector
 from bayplan.api.types import certificates_v1beta1, meta_v1
+from bayplan.api.validation.der import pem_blocks
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.kubelet.objects import ObjectError
@@ -19,7 +19,6 @@ from bayplan.support.randomness import Randomness
 PATH = "/apis/certificates.k8s.io/v1beta1/clustertrustbundles"
 KEPT_SECONDS = 50.0
 """How long a list is used: less than volumes take to be brought up to date."""
-_BLOCK = re.compile(rb"-----BEGIN [^-]*-----(.*?)-----END [^-]*-----", re.DOTALL)
 _LINE = 64
 
 
@@ -76,7 +75,7 @@ def _selected(
 
 def distinct_certificates(bundles: Iterable[bytes]) -> list[bytes]:
     """The certificates (DER) of PEM texts, each once, in order of their bytes."""
-    return sorted({base64.b64decode(block) for text in bundles for block in _BLOCK.findall(text)})
+    return sorted({block.content for text in bundles for block in pem_blocks(text)})
 
 
 def pem_certificate(certificate: bytes) -> bytes:

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from bayplan.api.validation.client_configs import certificate_problem
 from bayplan.api.validation.der import certificate_request_problem, certificates_problem, pem_blocks
 
 _PARAMETERS = (
@@ -90,4 +91,5 @@ def test_megabytes_that_hold_no_block_are_read_once(text: bytes) -> None:
     """Looking for an end from each beginning would take minutes."""
     started = time.process_time()
     assert pem_blocks(text) == []
+    assert certificate_problem(base64.b64encode(text).decode()).endswith("unable to parse bytes as PEM block")
     assert time.process_time() - started < 2.0

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 from bayplan.api.errors import invalid, required
 from bayplan.api.validation import formats
+from bayplan.api.validation.der import pem_blocks
 from bayplan.api.validation.fields import Errors
 
 _FORM = "; desired format: https://host[/path]"
-_PEM = re.compile(rb"-----BEGIN ([^-\n]+)-----\s*\n(.*?)-----END \1-----", re.DOTALL)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
@@ -116,12 +116,12 @@ def _bundle_problem(encoded: str) -> str:
     except binascii.Error:
         return "unable to parse bytes as PEM block"
     reason, end = "", 0
-    for block in _PEM.finditer(data):
-        end = block.end()
-        if block[1] != b"CERTIFICATE":
+    for block in pem_blocks(data):
+        end = block.end
+        if block.type != "CERTIFICATE" or block.has_headers:
             continue
         try:
-            x509.load_pem_x509_certificate(block[0])
+            x509.load_der_x509_certificate(block.content)
         except ValueError as error:
             reason = reason or f"failed to parse certificate: {error}"
         else:

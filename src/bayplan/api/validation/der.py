@@ -26,6 +26,8 @@ class PemBlock(NamedTuple):
     type: str
     has_headers: bool
     content: bytes
+    end: int
+    """Where the line that ends it ends."""
 
 
 class _Malformed(Exception):
@@ -50,14 +52,14 @@ def pem_blocks(text: bytes) -> list[PemBlock]:
         begin = text.rfind(_BEGIN, start, end + 1)
         found = None if begin < 0 or (begin > 0 and text[begin - 1 : begin] != b"\n") else _block(text, begin, behind)
         if found is not None:
-            block, behind = found
-            blocks.append(block)
+            behind = found.end
+            blocks.append(found)
         start = behind
     return blocks
 
 
-def _block(text: bytes, begin: int, behind: int) -> tuple[PemBlock, int] | None:
-    """The block from a beginning to the end whose type stands at `behind`, and where the line of that ends; None if it is none."""
+def _block(text: bytes, begin: int, behind: int) -> PemBlock | None:
+    """The block from a beginning to the end whose type stands at `behind`; None if it is none."""
     line, at = _line(text, begin + len(_BEGIN))
     if not line.endswith(_DASHES):
         return None
@@ -77,7 +79,7 @@ def _block(text: bytes, begin: int, behind: int) -> tuple[PemBlock, int] | None:
         content = base64.b64decode(text[at:end].translate(None, b" \t\r\n"), validate=True)
     except binascii.Error:
         return None
-    return PemBlock(kind.decode(errors="replace"), has_headers, content), following
+    return PemBlock(kind.decode(errors="replace"), has_headers, content, following)
 
 
 def _line(text: bytes, at: int) -> tuple[bytes, int]:
