@@ -208,8 +208,7 @@ class _Client(asyncio.Protocol):
 
     def __init__(self, requests: Iterator[bytes], count: Synchronized[int]) -> None:
         self._requests, self._count = requests, count
-        self._buffer = bytearray()
-        self._needed = 0
+        self._answers = load.AnswerReader()
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -226,19 +225,10 @@ class _Client(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        if not self._needed:
-            end = self._buffer.find(b"\r\n\r\n")
-            if end < 0:
-                return
-            head = bytes(self._buffer[:end]).lower()
-            self._needed = end + 4 + int(head.partition(b"content-length:")[2].partition(b"\r")[0])
-        if len(self._buffer) < self._needed:
+        answer = self._answers.feed(data)
+        if answer is None:
             return
-        status = int(self._buffer[9:12])
-        self._buffer.clear()
-        self._needed = 0
-        if status == 429:
+        if answer[0] == 429:
             asyncio.get_running_loop().call_later(1.0, self.send)
             return
         self._count.value += 1

@@ -33,6 +33,31 @@ class Target:
         return head.encode() + b"\r\n" + body
 
 
+class AnswerReader:
+    """Cuts the answers of one connection, which come one at a time and say how long they are."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._needed = self._status = 0
+
+    def feed(self, data: bytes) -> tuple[int, int] | None:
+        """Status and size of the answer, if it is complete now."""
+        self._buffer += data
+        if not self._needed:
+            end = self._buffer.find(b"\r\n\r\n")
+            if end < 0:
+                return None
+            head = bytes(self._buffer[:end]).lower()
+            self._status = int(head[9:12])
+            at = head.index(b"content-length:") + 15
+            self._needed = end + 4 + int(head[at : at + 12].split(b"\r", 1)[0])
+        if len(self._buffer) < self._needed:
+            return None
+        size, self._needed = self._needed, 0
+        self._buffer.clear()
+        return self._status, size
+
+
 class _Connection(asyncio.Protocol):
     """Sends a request, waits for its answer, sends the next."""
 
@@ -40,9 +65,7 @@ class _Connection(asyncio.Protocol):
         self._requests: Iterator[bytes] = iter(())
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._on_answer = on_answer
-        self._buffer = bytearray()
-        self._needed = 0
-        self._status = 0
+        self._answers = AnswerReader()
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -65,19 +88,9 @@ class _Connection(asyncio.Protocol):
         self._transport.write(request)
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        if not self._needed:
-            end = self._buffer.find(b"\r\n\r\n")
-            if end < 0:
-                return
-            head = bytes(self._buffer[:end]).lower()
-            self._status = int(head[9:12])
-            at = head.index(b"content-length:") + 15
-            self._needed = end + 4 + int(head[at : at + 12].split(b"\r", 1)[0])
-        if len(self._buffer) >= self._needed:
-            self._on_answer(self._status, self._needed)
-            self._buffer.clear()
-            self._needed = 0
+        answer = self._answers.feed(data)
+        if answer is not None:
+            self._on_answer(*answer)
             self._send()
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -51,11 +51,12 @@ async def keep_identity(context: Context, host: str) -> None:
 
 def check_no_other_cluster(context: Context) -> None:
     """Raises StoreUnavailable if a server lives on the store that signs tokens with a key which this one does not verify."""
-    verified = {key.key_id for key in context.service_accounts.issuer.keys.public()}
     now = context.clock.now()
     for lease, renewed in _leases(context):
         key, host = lease.metadata.annotations.get(SIGNING_KEY), lease.metadata.labels.get("kubernetes.io/hostname")
-        if key and key not in verified and renewed > now - _LIVES_SECONDS:
+        if not key or renewed <= now - _LIVES_SECONDS:
+            continue
+        if all(key != one.key_id for one in context.service_accounts.issuer.keys.public()):
             raise StoreUnavailable(
                 f"the store is in use by another cluster: the API server on {host}, which said {max(0.0, now - renewed):.0f} s ago that it is there, signs service "
                 "account tokens with a key that this one does not verify. Servers of one cluster have the same --service-account-signing-key-file, or name the "

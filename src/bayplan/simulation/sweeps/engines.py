@@ -44,7 +44,7 @@ def open_engine(url: str) -> Engine:
         executor, workers = opened(address)
     except ModuleNotFoundError as error:
         raise EngineError(f"{url}: {error.name} is missing: pip install 'bayplan[{scheme}]'") from error
-    except (OSError, TimeoutError, ConnectionError) as error:
+    except OSError as error:
         raise EngineError(f"{url}: nothing answers there: {error}") from error
     with executor() as first:
         version = first.submit(bayplan_version).result()

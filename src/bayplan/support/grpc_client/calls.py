@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
@@ -36,7 +37,7 @@ _RESET_CODES: Final = {
 """What the end of a stream by the peer means (`PROTOCOL-HTTP2.md`, "Errors")."""
 
 
-class Call:
+class Call(ABC):
     """One stream of a connection. The connection sets `stream`, `window` and `outgoing`."""
 
     __slots__ = (
@@ -57,7 +58,7 @@ class Call:
         self.block = block
         """Headers to begin with."""
         self.stream = 0
-        """Its number on the connection; 0 until it has begun."""
+        """Its number on the connection; 0 until it has started."""
         self.window = 0
         """Bytes that may be sent."""
         self.outgoing: deque[tuple[bytes, bool]] = deque()
@@ -119,13 +120,13 @@ class Call:
             self.update_window(self, self.taken)
             self.taken = 0
 
+    @abstractmethod
     def received(self, message: bytes) -> None:
         """A message has arrived."""
-        raise NotImplementedError
 
+    @abstractmethod
     def concluded(self, error: RpcError | None) -> None:
         """Called once, at the end."""
-        raise NotImplementedError
 
 
 class UnaryCall(Call):

@@ -87,8 +87,7 @@ class GrpcChannel:
         return connection, call
 
     def _expire(self, connection: Http2Connection, call: UnaryCall) -> None:
-        begun = call.stream != 0
-        kind = RpcError if begun else UnsentError
+        kind = RpcError if call.stream else UnsentError  # it has started, or waits to
         if not call.future.done():
             call.future.set_exception(kind("DEADLINE_EXCEEDED", "Deadline Exceeded"))
 
@@ -175,7 +174,7 @@ class GrpcStream:
         self._starting.add_done_callback(_noticed)
         self._response = response
 
-    async def _begun(self) -> tuple[Http2Connection, StreamingCall]:
+    async def _running(self) -> tuple[Http2Connection, StreamingCall]:
         try:
             return await asyncio.shield(self._starting)
         except asyncio.CancelledError:
@@ -185,7 +184,7 @@ class GrpcStream:
 
     async def send(self, message: Any) -> None:
         """See Stream."""
-        connection, call = await self._begun()
+        connection, call = await self._running()
         if call.ended:
             raise call.failure
         connection.send(call, _framed(message), last=False)
@@ -193,7 +192,7 @@ class GrpcStream:
 
     async def receive(self) -> Any | None:
         """See Stream."""
-        _, call = await self._begun()
+        _, call = await self._running()
         data = await call.next()
         return None if data is None else _parsed(self._response, data)
 

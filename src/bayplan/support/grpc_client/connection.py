@@ -98,7 +98,7 @@ class Http2Connection(asyncio.Protocol):
             self._begin(call, data, last)
 
     def send(self, call: Call, data: bytes, *, last: bool) -> None:
-        """Send more of a call that has begun or waits to. Bytes that the windows do not allow are kept."""
+        """Send more of a call that has started or waits to. Bytes that the windows do not allow are kept."""
         if call.stream == 0 or call.outgoing or len(data) > min(call.window, self._window, self._frame_size):
             call.outgoing.append((data, last))
             if call.stream:
@@ -202,8 +202,8 @@ class Http2Connection(asyncio.Protocol):
         elif kind == frames.CONTINUATION:
             if self._block is None or self._block[0] != stream:
                 raise ProtocolError("headers go on that did not begin")
-            _, last, begun = self._block
-            self._take_block(stream, last, begun + payload, flags)
+            _, last, block = self._block
+            self._take_block(stream, last, block + payload, flags)
         elif kind == frames.WINDOW_UPDATE:
             self._take_window(stream, frames.number_of(payload) & 0x7FFFFFFF)
         elif kind == frames.PING:
@@ -328,8 +328,8 @@ class Http2Connection(asyncio.Protocol):
         for call, _, _ in waiting:
             call.finish(UnsentError("UNAVAILABLE", reason))
         calls, self._calls = self._calls, {}
-        for begun in calls.values():
-            begun.finish(RpcError("UNAVAILABLE", reason))
+        for started in calls.values():
+            started.finish(RpcError("UNAVAILABLE", reason))
 
     def _look(self, *_: Any) -> None:
         """Ask a peer whether it lives that owes an answer and has been quiet."""
