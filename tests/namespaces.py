@@ -6,12 +6,13 @@ A thread moves into a namespace to make sockets there, which stay in it wherever
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -81,6 +82,19 @@ class Namespace:
     def close(self) -> None:
         """Let the kernel remove it."""
         os.close(self.file)
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """The calling thread is in the namespace for a while; threads and processes that it starts meanwhile stay there."""
+        before = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _check(_LIBRARY.setns(self.file, _NEW_NETWORK))
+            try:
+                yield
+            finally:
+                _check(_LIBRARY.setns(before, _NEW_NETWORK))
+        finally:
+            os.close(before)
 
     def loop(self) -> NamespaceLoop:
         """An event loop of its own in the namespace."""

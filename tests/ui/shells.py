@@ -25,8 +25,9 @@ KWOK = "kwok.x-k8s.io/v1alpha1"
 async def page_with_shells(directory: Path, **settings: Any) -> AsyncIterator[tuple[Page, Cluster]]:
     """A page that allows changes, and a running pod `default/web`; its log is the file `log` of the directory."""
     (directory / "log").touch()
+    home = {"name": "HOME", "value": str(directory / "home")}  # no start files of whoever runs the tests
     documents = (
-        {"kind": "ClusterExec", "spec": {"execs": [{"local": {"workDir": str(directory)}}]}},
+        {"kind": "ClusterExec", "spec": {"execs": [{"local": {"workDir": str(directory), "envs": [home]}}]}},
         {"kind": "ClusterLogs", "spec": {"logs": [{"logsFile": "log"}]}},
     )
     made = ({"apiVersion": KWOK, "metadata": {"name": "all"}, **one} for one in documents)

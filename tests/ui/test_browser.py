@@ -19,7 +19,7 @@ from bayplan.testing.cluster import eventually
 from tests.ui.browser import AXE, Watched, browser_on
 from tests.ui.page import Page, page_of, small_copy
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.usefixtures("quiet_network")]
 Story = Callable[[Watched, Page, Cluster], Coroutine[Any, Any, None]]
 VIEWS = (
     "#/map",

@@ -14,7 +14,7 @@ from tests.ui.browser import AXE, Watched, browser_on
 from tests.ui.page import Page, page_of, small_copy
 from tests.ui.test_browser import with_browser
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.usefixtures("quiet_network")]
 _DRAWN = "count => document.querySelectorAll('.chart canvas').length === count"
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.ui.browser import AXE, Watched, browser_on
 from tests.ui.page import page_of, small_copy
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.usefixtures("quiet_network")]
 _CLICK = "name => [...document.querySelectorAll('button')].find((one) => one.textContent === name).click()"
 _STEP = "title => document.querySelector('.tour [aria-current=step]')?.textContent === title"
 

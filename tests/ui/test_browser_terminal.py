@@ -13,7 +13,7 @@ from tests.ui.browser import AXE, Watched, browser_on
 from tests.ui.shells import page_with_shells
 from tests.ui.test_pod_streams import STAMP
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.usefixtures("quiet_network")]
 _SHOWS = "text => (globalThis.bayplan.screen?.text() || '').includes(text)"
 _GREEN = """() => [...document.querySelectorAll('.screen span')].some(
     (one) => one.textContent.startsWith('green 42') && one.style.color === 'var(--t2)')"""

@@ -8,7 +8,7 @@ import pytest
 
 from tests.ui.measure import heap, lateness
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.usefixtures("quiet_network")]
 
 
 def test_the_page_takes_less_than_80_megabytes() -> None:
