@@ -558,42 +558,49 @@ def test_nothing_is_learnt_of_a_pod_that_changed_in_between(monkeypatch: pytest.
     asyncio.run(run())
 
 
+HOOK = {
+    "name": "w.example.com",
+    "clientConfig": {"url": "https://localhost:9/"},
+    "sideEffects": "None",
+    "failurePolicy": "Ignore",
+    "admissionReviewVersions": ["v1"],
+    "rules": [{"operations": ["UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/status"]}],
+}
+
+
+def policy(resource: str) -> dict[str, Any]:
+    """What is to be created so that every change of a resource is looked at."""
+    rule = {"apiGroups": ["*"], "apiVersions": ["v1"], "operations": ["*"], "resources": [resource]}
+    return {"spec": {"validations": [{"expression": "true"}], "matchConstraints": {"resourceRules": [rule]}}}
+
+
 @pytest.mark.parametrize(
-    ("path", "body"),
+    ("path", "body", "is_closed"),
     [
-        ("mutatingwebhookconfigurations", {}),
-        ("validatingwebhookconfigurations", {}),
-        (
-            "validatingadmissionpolicies",
-            {
-                "spec": {
-                    "validations": [{"expression": "true"}],
-                    "matchConstraints": {
-                        "resourceRules": [
-                            {
-                                "apiGroups": ["apps"],
-                                "apiVersions": ["v1"],
-                                "operations": ["CREATE"],
-                                "resources": ["deployments"],
-                            }
-                        ]
-                    },
-                }
-            },
-        ),
+        ("mutatingwebhookconfigurations", {}, False),
+        ("mutatingwebhookconfigurations", {"webhooks": [HOOK]}, True),
+        ("validatingwebhookconfigurations", {}, False),
+        ("validatingwebhookconfigurations", {"webhooks": [HOOK]}, True),
+        ("validatingadmissionpolicies", policy("deployments"), False),
+        ("validatingadmissionpolicies", policy("pods/status"), True),
     ],
 )
-def test_who_is_asked_about_changes_closes_the_short_way(path: str, body: dict[str, Any], repeated: list[str]) -> None:
+def test_who_is_asked_about_changes_closes_the_short_way(
+    path: str, body: dict[str, Any], is_closed: bool, repeated: list[str]
+) -> None:
     async def run() -> None:
         async with PodServer() as server:
-            collection = f"/apis/admissionregistration.k8s.io/v1/{path}"
-            code, answer = await server.send("POST", collection, {"metadata": {"name": "one"}, **body})
+            group = "/apis/admissionregistration.k8s.io/v1"
+            binding = {"metadata": {"name": "one"}, "spec": {"policyName": "one", "validationActions": ["Deny"]}}
+            assert (await server.send("POST", f"{group}/validatingadmissionpolicybindings", binding))[0] == 201
+            code, answer = await server.send("POST", f"{group}/{path}", {"metadata": {"name": "one"}, **body})
             assert code == 201, answer
             pods = await victims(server, 6)
             for one in pods:
                 assert (await server.take(TARGET, *one))[0] == 200
-            assert repeated == []
-            await server.send("DELETE", f"{collection}/one")
+            assert repeated == ([] if is_closed else ["p3", "p4", "p5"])
+            await server.send("DELETE", f"{group}/{path}/one")
+            del repeated[:]
             for one in pods:
                 assert (await server.take(GONE, *one))[0] == 200
             assert repeated == ["p3", "p4", "p5"]

@@ -22,7 +22,6 @@ class AlwaysPullImages(AdmissionPlugin):
     """See the module."""
 
     name = "AlwaysPullImages"
-    keeps_defaults = True
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         if kind.kind != "Pod" or kind.group or operation not in (CREATE, UPDATE):

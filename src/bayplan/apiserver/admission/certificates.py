@@ -96,7 +96,6 @@ class CertificateConditionTimes(AdmissionPlugin):
     """Conditions that come without times get them. Not one of kube-apiserver's plugins: there the storage does it. Runs whatever the flags say."""
 
     name = "CertificateConditionTimes"
-    keeps_defaults = True
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         return _is_request(kind) and operation == UPDATE and subresource in ("approval", "status")

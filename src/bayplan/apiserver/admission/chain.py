@@ -59,24 +59,15 @@ class AdmissionRequest:
 
 
 class AdmissionPlugin:
-    """Base of all plugins. A plugin looks at the caches through `request.call.context` and holds no state of its own."""
+    """Base of all plugins.
+
+    What decides besides the object comes from `request.call`: the requester, and through its `context` other objects, the clock and randomness. A plugin
+    keeps nothing of these from one request to the next but what it computes from objects anew when the revision of their cache changes: what it reads is
+    recorded (`observation`), and while all of that is the same, its answer may be repeated without asking it.
+    """
 
     name = ""
     """The name as kube-apiserver's flags know it."""
-
-    keeps_defaults = False
-    """Whether what `admit` adds is complete, so that an object that was defaulted before need not be defaulted again."""
-
-    decided_by: tuple[tuple[str, str], ...] | None = None
-    """The kinds (apiVersion and kind) whose objects decide, along with the object, what `admit` does to a new pod that is on no node; None if more does,
-    such as its name, who asks (other than a node), or a text that may differ between pods of one template (`apiserver.writes.body_texts`: values of labels,
-    annotations and variables, names of claims and of the group)."""
-
-    idle_without: tuple[tuple[str, str], ...] = ()
-    """The kinds without whose objects the plugin does nothing; with them, more than `decided_by` says may decide."""
-
-    is_about_nodes: bool = False
-    """Whether the plugin does nothing unless a node asks. Requests of nodes take no fast path."""
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         """Whether the plugin wants to see such requests at all; asked once per combination."""
@@ -87,7 +78,7 @@ class AdmissionPlugin:
         raise ValueError(f"admission plugin {self.name} takes no configuration")
 
     def admit(self, request: AdmissionRequest) -> Awaitable[None] | None:
-        """Change the object, or raise ApiError. An awaitable is awaited."""
+        """Change the object, or raise ApiError. An awaitable is awaited. Objects are defaulted before, and not again: what is added is complete."""
         return None
 
     def validate(self, request: AdmissionRequest) -> Awaitable[None] | None:
@@ -104,12 +95,6 @@ class Plan:
 
     mutating: tuple[Step, ...] = ()
     validating: tuple[Step, ...] = ()
-    keeps_defaults: bool = True
-    """Whether the mutating steps leave nothing to default."""
-    changing: tuple[AdmissionPlugin, ...] = ()
-    """Whose the mutating steps are."""
-    plugins: tuple[AdmissionPlugin, ...] = ()
-    """Whose the steps are."""
 
     async def admit(self, request: AdmissionRequest) -> None:
         """Run the mutating steps in order."""
@@ -261,13 +246,9 @@ class AdmissionChain:
         plan = self._plans.get(key)
         if plan is None:
             chosen = [plugin for plugin in self.plugins if plugin.handles(kind, operation, subresource)]
-            mutating = [plugin for plugin in chosen if type(plugin).admit is not AdmissionPlugin.admit]
             plan = Plan(
-                tuple(plugin.admit for plugin in mutating),
+                tuple(plugin.admit for plugin in chosen if type(plugin).admit is not AdmissionPlugin.admit),
                 tuple(plugin.validate for plugin in chosen if type(plugin).validate is not AdmissionPlugin.validate),
-                all(plugin.keeps_defaults for plugin in mutating),
-                tuple(mutating),
-                tuple(chosen),
             )
             if not kind.is_custom:  # those come and go
                 self._plans[key] = plan

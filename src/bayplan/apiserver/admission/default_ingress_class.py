@@ -16,7 +16,6 @@ class DefaultIngressClass(AdmissionPlugin):
     """See the module."""
 
     name = "DefaultIngressClass"
-    keeps_defaults = True
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         is_ingress = kind.group == "networking.k8s.io" and kind.kind == "Ingress"

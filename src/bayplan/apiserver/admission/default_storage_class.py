@@ -19,7 +19,6 @@ class DefaultStorageClass(AdmissionPlugin):
     """See the module."""
 
     name = "DefaultStorageClass"
-    keeps_defaults = True
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         return kind.kind == "PersistentVolumeClaim" and not kind.group and operation == CREATE and not subresource

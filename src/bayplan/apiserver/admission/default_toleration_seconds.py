@@ -39,8 +39,6 @@ class DefaultTolerationSeconds(AdmissionPlugin):
     """See the module."""
 
     name = "DefaultTolerationSeconds"
-    keeps_defaults = True
-    decided_by = ()
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         return kind.kind == "Pod" and not kind.group and operation in (CREATE, UPDATE) and not subresource

@@ -13,7 +13,6 @@ class ExtendedResourceToleration(AdmissionPlugin):
     """See the module."""
 
     name = "ExtendedResourceToleration"
-    keeps_defaults = True
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         return kind.kind == "Pod" and not kind.group and operation in (CREATE, UPDATE) and not subresource

@@ -21,8 +21,6 @@ class LimitRanger(AdmissionPlugin):
     """See the module."""
 
     name = "LimitRanger"
-    keeps_defaults = True
-    decided_by = (("v1", "LimitRange"),)
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         if kind.group or operation not in (CREATE, UPDATE):

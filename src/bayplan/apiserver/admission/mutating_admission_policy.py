@@ -39,9 +39,6 @@ class MutatingAdmissionPolicy(AdmissionPlugin):
     """See the module."""
 
     name = "MutatingAdmissionPolicy"
-    keeps_defaults = True
-    decided_by = ()
-    idle_without = (("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicy"),)
 
     def __init__(self) -> None:
         self._policies = ActivePolicies("MutatingAdmissionPolicy", CompiledMutations)

@@ -12,7 +12,6 @@ class NamespaceAutoProvision(AdmissionPlugin):
     """See the module."""
 
     name = "NamespaceAutoProvision"
-    keeps_defaults = True
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         return operation == CREATE and kind.namespaced and not subresource

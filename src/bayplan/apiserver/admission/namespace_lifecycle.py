@@ -15,8 +15,6 @@ class NamespaceLifecycle(AdmissionPlugin):
     """See the module."""
 
     name = "NamespaceLifecycle"
-    keeps_defaults = True
-    decided_by = (("v1", "Namespace"),)
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         return (operation == CREATE and kind.namespaced) or (

@@ -46,9 +46,6 @@ class NodeRestriction(AdmissionPlugin):
     """See the module."""
 
     name = "NodeRestriction"
-    keeps_defaults = True
-    decided_by = ()
-    is_about_nodes = True
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         return operation in (CREATE, UPDATE, DELETE) and (kind.group, kind.plural) in _CHECKS

@@ -18,7 +18,6 @@ class PodNodeSelector(AdmissionPlugin):
     """See the module. Its configuration has the selector of namespaces without the annotation and, per namespace, the labels that pods may ask for."""
 
     name = "PodNodeSelector"
-    keeps_defaults = True
 
     def __init__(self) -> None:
         self._default: dict[str, str] = {}

@@ -24,7 +24,6 @@ class PodTolerationRestriction(AdmissionPlugin):
     """See the module. Its configuration has the tolerations of namespaces without annotations."""
 
     name = "PodTolerationRestriction"
-    keeps_defaults = True
 
     def __init__(self) -> None:
         self._default: tuple[Toleration, ...] = ()

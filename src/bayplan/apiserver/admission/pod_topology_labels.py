@@ -18,8 +18,6 @@ class PodTopologyLabels(AdmissionPlugin):
     """See the module."""
 
     name = "PodTopologyLabels"
-    keeps_defaults = True
-    decided_by = ()
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         return kind.kind == "Pod" and not kind.group and operation == CREATE and subresource in ("", "binding")

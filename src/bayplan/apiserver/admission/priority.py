@@ -16,8 +16,6 @@ class Priority(AdmissionPlugin):
     """See the module."""
 
     name = "Priority"
-    keeps_defaults = True
-    decided_by = (("scheduling.k8s.io/v1", "PriorityClass"),)
 
     def __init__(self) -> None:
         self._default: tuple[int, Any] = (-1, None)

@@ -10,7 +10,6 @@ class RoleEscalation(AdmissionPlugin):
     """See the module. Runs whatever the flags say."""
 
     name = "RoleEscalation"
-    keeps_defaults = True
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         return kind.group == "rbac.authorization.k8s.io" and operation in (CREATE, UPDATE)

@@ -17,8 +17,6 @@ class RuntimeClass(AdmissionPlugin):
     """See the module."""
 
     name = "RuntimeClass"
-    keeps_defaults = True
-    decided_by = (("node.k8s.io/v1", "RuntimeClass"),)
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         return kind.kind == "Pod" and not kind.group and operation == CREATE and not subresource

@@ -47,8 +47,6 @@ class ServiceAccount(AdmissionPlugin):
     """See the module."""
 
     name = "ServiceAccount"
-    keeps_defaults = True
-    decided_by = (("v1", "ServiceAccount"),)
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         if kind.kind != "Pod" or kind.group:

@@ -17,7 +17,6 @@ class StorageObjectInUseProtection(AdmissionPlugin):
     """See the module."""
 
     name = "StorageObjectInUseProtection"
-    keeps_defaults = True
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         return operation == CREATE and not subresource and kind.kind in _FINALIZERS and not kind.is_custom

@@ -13,7 +13,6 @@ class TaintNodesByCondition(AdmissionPlugin):
     """See the module."""
 
     name = "TaintNodesByCondition"
-    keeps_defaults = True
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         return kind.kind == "Node" and not kind.group and operation == CREATE and not subresource

@@ -35,7 +35,6 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
     """See the module."""
 
     name = "ValidatingAdmissionPolicy"
-    idle_without = (("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"),)
 
     def __init__(self) -> None:
         self._policies = ActivePolicies("ValidatingAdmissionPolicy", CompiledPolicy)
@@ -52,7 +51,7 @@ class ValidatingAdmissionPolicy(AdmissionPlugin):
         seen = as_seen(request)
         notes = _Notes()
         denials = [denial for policy in policies for denial in _denials(policy, seen, notes)]
-        if request.call.request.audit is not None:
+        if notes.has_any and request.call.request.audit is not None:
             notes.publish(request.call.request.audit)
         if denials:
             raise _refusal(request, *denials[0])
@@ -64,6 +63,11 @@ class _Notes:
     def __init__(self) -> None:
         self._failures: list[dict[str, Any]] = []
         self._annotations: dict[str, list[str]] = {}
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is anything to be noted."""
+        return bool(self._failures or self._annotations)
 
     def failed(self, policy: str, binding: Binding, denial: Denial) -> None:
         """A binding wants a failure noted."""

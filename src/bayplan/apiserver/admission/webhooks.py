@@ -39,9 +39,6 @@ class MutatingAdmissionWebhook(AdmissionPlugin):
     """Asks one after the other; each sees what those before it changed."""
 
     name = "MutatingAdmissionWebhook"
-    keeps_defaults = True
-    decided_by = ()
-    idle_without = (("admissionregistration.k8s.io/v1", "MutatingWebhookConfiguration"),)
 
     def __init__(self) -> None:
         self._hooks = Hooks("MutatingWebhookConfiguration")
@@ -60,7 +57,6 @@ class ValidatingAdmissionWebhook(AdmissionPlugin):
     """Asks all at the same time; any may refuse."""
 
     name = "ValidatingAdmissionWebhook"
-    idle_without = (("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration"),)
 
     def __init__(self) -> None:
         self._hooks = Hooks("ValidatingWebhookConfiguration")

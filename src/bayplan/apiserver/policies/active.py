@@ -68,8 +68,6 @@ class ActivePolicies(Generic[Compiled]):
     def __init__(self, kind_name: str, compile_spec: Callable[[Any], Compiled]) -> None:
         self._kind_name = kind_name
         self._compile = compile_spec
-        self._caches: tuple[ResourceCache, ResourceCache] | None = None
-        """Of policies and bindings; those of built-in kinds stay the same ones."""
         self._made_of = (-1, -1)
         self._policies: tuple[Policy[Compiled], ...] = ()
         self._compiled: dict[tuple[str, int], Compiled] = {}
@@ -77,7 +75,7 @@ class ActivePolicies(Generic[Compiled]):
 
     def current(self, context: Context) -> Sequence[Policy[Compiled]]:
         """Policies with bindings. Cheap if they did not change."""
-        caches = self._caches or self._find(context)
+        caches = self._caches(context)
         if caches is None:
             return ()
         policies, bindings = caches
@@ -92,14 +90,14 @@ class ActivePolicies(Generic[Compiled]):
             self._made_of = made_of
         return self._policies
 
-    def _find(self, context: Context) -> tuple[ResourceCache, ResourceCache] | None:
-        """The caches; None if the kinds are not served."""
+    def _caches(self, context: Context) -> tuple[ResourceCache, ResourceCache] | None:
+        """Those of policies and bindings; None if the kinds are not served."""
         policy, binding = (
             context.kinds.of_kind(_API_VERSION, name) for name in (self._kind_name, f"{self._kind_name}Binding")
         )
-        if policy is not None and binding is not None:
-            self._caches = context.objects.cache(policy), context.objects.cache(binding)
-        return self._caches
+        if policy is None or binding is None:
+            return None
+        return context.objects.cache(policy), context.objects.cache(binding)
 
     def _made(self, policies: Iterator[Any], bound: dict[str, list[Binding]]) -> Iterator[Policy[Compiled]]:
         kept: dict[tuple[str, int], Compiled] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from bayplan.api.codec import DecodeError, encode
@@ -10,6 +11,7 @@ from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.errors import ApiError, already_exists, bad_request, failure, forbidden_error
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
+from bayplan.apiserver.admission.observation import ObservedRequest, Reads, ask
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.custom_resources.conversion import rehearsed
 from bayplan.apiserver.managed_fields.managers import track_create
@@ -17,9 +19,11 @@ from bayplan.apiserver.reads.cache import stored_value
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response, revision_problem
 from bayplan.apiserver.verbs.rules import allocate, check
-from bayplan.apiserver.writes.create_templates import Match
+from bayplan.apiserver.writes.body_texts import OpenTexts
+from bayplan.apiserver.writes.create_templates import Match, ObservedPod
 from bayplan.apiserver.writes.generated_names import generated_name
 from bayplan.apiserver.writes.owners import deduplicate_owners
+from bayplan.apiserver.writes.watched_texts import WatchedTexts
 from bayplan.store.errors import Conflict
 from bayplan.support.timestamps import rfc3339
 
@@ -31,18 +35,29 @@ async def create(call: Call) -> Response:
     """A new object from the body."""
     templates, body = call.context.create_templates, call.request.body
     request_key = templates.request_key(call) if call.stored.type is core_v1.Pod else None
-    dependency_version = templates.dependency_version(call) if request_key is not None else None
-    if request_key is None or dependency_version is None:
-        obj = call.body_object(call.kind.type, call.kind.kind, call.kind.api_version)
-        return call.answer(201, await create_object(call, obj))
-    found = templates.find(request_key, body, dependency_version)
-    if found is not None:
+    if request_key is not None and (found := templates.find(request_key, body, call.request.user)) is not None:
         return call.answer(201, await _create_instance(call, found))
     obj = call.body_object(call.kind.type, call.kind.kind, call.kind.api_version)
     entry = await create_object(call, obj)
-    if not call.warnings and templates.dependency_version(call) == dependency_version:
-        templates.note(call.stored, request_key, body, dependency_version, obj)
+    if request_key is not None and not call.warnings:
+        templates.note(call.stored, request_key, body, obj, partial(_observe, call))
     return call.answer(201, entry)
+
+
+def _observe(call: Call, open_texts: OpenTexts) -> ObservedPod | None:
+    """Make the pod of a request once more, and observe what decides; None if that cannot be compared."""
+    own = Call.of(call.context, call.request, call.path)
+    pod = _received(own, own.body_object(call.kind.type, call.kind.kind, call.kind.api_version))
+    reads = Reads()
+    watched = WatchedTexts(pod, open_texts)
+    steps = call.context.admission.plan(call.stored, CREATE, "").mutating
+    if not ask(steps, ObservedRequest(own, CREATE, pod, None, "", reads)) or -1 in watched.read:
+        return None
+    watched.release()
+    if own.strategy.counts_generation:
+        pod.metadata.generation = 1
+    _prepare(own, pod)
+    return ObservedPod(pod, reads, watched.read)
 
 
 async def _create_instance(call: Call, found: Match) -> Entry:
@@ -75,14 +90,8 @@ async def create_object(
     track: whether to record the writer; server-side apply has done so. refused: the error for what no object can hold, if it is not the usual one.
     Raises ApiError.
     """
+    obj = _received(call, obj, track=track, refused=refused)
     metadata = obj.metadata
-    _set_namespace(call, metadata)
-    call.warnings.extend(deduplicate_owners(metadata))
-    obj = call.to_stored(obj, refused)
-    metadata = obj.metadata
-    wipe_system_fields(metadata)
-    if track:
-        track_create(call, obj)
     if isinstance(call.kind, CustomKind) and call.kind.is_terminating:
         detail = "create not allowed while custom resource definition is terminating"
         raise forbidden_error(call.kind.plural, call.kind.group, metadata.name, detail)
@@ -90,16 +99,11 @@ async def create_object(
     request = AdmissionRequest(call, CREATE, obj, None)
     if admission.mutating:
         await admission.admit(request)
-        if not admission.keeps_defaults:
-            call.strategy.default(obj)
-            call.strategy.default_times(obj, call.context.clock.now())
     metadata = obj.metadata
     generated = _fill_system_fields(call, metadata)
     request.has_name(metadata.name)
     call.warnings.extend(call.strategy.early_warnings(obj))
-    call.strategy.prepare_create(obj)
-    if call.strategy.has_gated_fields:
-        call.strategy.apply_gates(obj, None, call.context.settings.feature_gates)
+    _prepare(call, obj)
     _fill_requester(call, obj)
     allocation = await allocate(call, obj, None) if call.context.allocators.serves(call.stored) else None
     try:
@@ -121,6 +125,26 @@ async def create_object(
     if allocation is not None:
         await allocation.commit()
     return entry
+
+
+def _received(
+    call: Call, obj: Any, *, track: bool = True, refused: Callable[[DecodeError], ApiError] | None = None
+) -> Any:
+    """A new object as admission is shown it: in its namespace, defaulted, in the stored version and tracked. Raises ApiError."""
+    _set_namespace(call, obj.metadata)
+    call.warnings.extend(deduplicate_owners(obj.metadata))
+    obj = call.to_stored(obj, refused)
+    wipe_system_fields(obj.metadata)
+    if track:
+        track_create(call, obj)
+    return obj
+
+
+def _prepare(call: Call, obj: Any) -> None:
+    """Reset what a writer of a new object does not decide."""
+    call.strategy.prepare_create(obj)
+    if call.strategy.has_gated_fields:
+        call.strategy.apply_gates(obj, None, call.context.settings.feature_gates)
 
 
 def _set_namespace(call: Call, metadata: Any) -> None:

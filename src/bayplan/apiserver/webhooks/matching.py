@@ -16,7 +16,6 @@ from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionRequest
 from bayplan.apiserver.context import Context
-from bayplan.apiserver.reads.cache import ResourceCache
 
 if TYPE_CHECKING:
     from bayplan.apiserver.policies.expressions import PolicyExpressions
@@ -57,19 +56,15 @@ class Hooks:
 
     def __init__(self, kind_name: str) -> None:
         self._kind_name = kind_name
-        self._cache: ResourceCache | None = None
-        """Of the configurations; that of a built-in kind stays the same one."""
         self._made_of = -1
         self._hooks: tuple[Hook, ...] = ()
 
     def current(self, context: Context) -> Sequence[Hook]:
         """Those of now. Cheap if there are none, or if they did not change."""
-        cache = self._cache
-        if cache is None:
-            kind = context.kinds.of_kind(_API_VERSION, self._kind_name)
-            if kind is None:
-                return ()
-            cache = self._cache = context.objects.cache(kind)
+        kind = context.kinds.of_kind(_API_VERSION, self._kind_name)
+        if kind is None:
+            return ()
+        cache = context.objects.cache(kind)
         if cache.revision != self._made_of:
             self._hooks = tuple(_hooks(self._kind_name, (cache.shared(entry) for entry in cache.ordered())))
             self._made_of = cache.revision

@@ -5,15 +5,15 @@
     skeleton  {"metadata":{"name":_,"labels":{"index":_}},"spec":{...,"image":_}}
     texts     a, 7, i            open: the name, values of labels, annotations and environment, names of claims and of the group; fixed: all others
 
-What is open decides nothing but itself: a valid value of a label is kept as it is. A text with escaped characters belongs to the skeleton: without them a text
-ends at the next quote, and any other text without quotes in its place is again a text of the same place. What stands between two texts of which the first ends
-with a colon looks like a text and is none: such bodies have no open texts.
+What is open decides nothing but itself: a valid value of a label is kept as it is, and no admission plugin looks at it (`watched_texts`). A text with escaped
+characters belongs to the skeleton: without them a text ends at the next quote, and any other text without quotes in its place is again a text of the same
+place. What stands between two texts of which the first ends with a colon looks like a text and is none: such bodies have no open texts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -56,7 +56,7 @@ class Variable(NamedTuple):
 class OpenTexts:
     """Which texts of a skeleton are open, as indices into them."""
 
-    __slots__ = ("annotations", "claims", "fixed", "group", "labels", "name", "open", "variables")
+    __slots__ = ("_count", "annotations", "claims", "fixed", "group", "labels", "name", "open", "variables")
 
     def __init__(
         self,
@@ -71,6 +71,7 @@ class OpenTexts:
         """count: of all texts. name, group: -1 if the body has none. claims: by place in the list of volumes."""
         self.name, self.labels, self.annotations, self.variables = name, labels, annotations, variables
         self.claims, self.group = claims, group
+        self._count = count
         self.open = (
             *(at for _, at in labels),
             *(at for _, at in annotations),
@@ -81,6 +82,18 @@ class OpenTexts:
         """All but the name."""
         taken = {name, *self.open}
         self.fixed = tuple([at for at in range(count) if at not in taken])
+
+    def without(self, read: Collection[int]) -> OpenTexts:
+        """The same without texts that decide something."""
+        return OpenTexts(
+            self._count,
+            -1 if self.name in read else self.name,
+            tuple([one for one in self.labels if one[1] not in read]),
+            tuple([one for one in self.annotations if one[1] not in read]),
+            tuple([one for one in self.variables if one.text not in read]),
+            tuple([one for one in self.claims if one[1] not in read]),
+            -1 if self.group in read else self.group,
+        )
 
     def are_valid(self, texts: Sequence[bytes]) -> bool:
         """Whether nothing is to be said against the open texts."""

@@ -1,18 +1,19 @@
 """The fast path for creates of pods from one template, as those of a ReplicaSet, an indexed Job or a load test.
 
 Their bodies are equal byte for byte but for the name and some other texts that decide nothing but themselves (`body_texts`). So is everything that follows from
-the body alone: defaults, managed fields, what mutating admission adds, that no rule is broken. What depends on other objects as well stays valid until one of
-these changes:
+the body alone: defaults, managed fields, what mutating admission adds, that no rule is broken. What else mutating admission depends on is observed
+(`admission.observation`), and the template is valid as long as that is the same:
 
-    same skeleton and fixed texts, dependency version unchanged -> a copy with its own texts, uid, times and token volume -> validating admission -> the store
+    same skeleton and fixed texts, reads hold -> a copy with its own texts, uid, times and token volume -> validating admission -> the store
 
-A body becomes a template when another one like it has come before, if the slow path gave no warning for it.
+A body becomes a template when another one like it has come before, if the slow path gave no warning for it, and the observed plugins made of it what they
+made of it unobserved. Open texts that a plugin looks at are fixed from then on.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -21,10 +22,9 @@ from bayplan.api.codec import encode
 from bayplan.api.kinds import Kind
 from bayplan.api.strategies.core.pod_forms import token_volume
 from bayplan.api.types import core_v1
-from bayplan.apiserver.admission.chain import CREATE
+from bayplan.apiserver.admission.observation import Reads
 from bayplan.apiserver.admission.service_account import TOKEN_VOLUME
-from bayplan.apiserver.authorization.node import NODES
-from bayplan.apiserver.reads.cache import ResourceCache, stored_value
+from bayplan.apiserver.reads.cache import stored_value
 from bayplan.apiserver.writes.body_texts import BodyTexts, OpenTexts, open_texts_of, texts_of
 from bayplan.apiserver.writes.generated_names import generated_name
 from bayplan.support.hit_rate import HitRate
@@ -33,6 +33,7 @@ from bayplan.support.timestamps import rfc3339
 
 if TYPE_CHECKING:
     from bayplan.apiserver.context import Call, Context
+    from bayplan.apiserver.requests import User
 
 _replace = msgspec.structs.replace
 _QUERY: Final = frozenset(("fieldManager", "fieldValidation"))
@@ -47,9 +48,6 @@ _PLACEHOLDERS: Final = tuple(f"~~bayplan-{slot}~~" for slot in ("name", "uid", "
 _TEXT_PLACEHOLDER: Final = "~~bayplan-text-%d~~"
 """That of an open text."""
 _PLACEHOLDER: Final = re.compile(rb"~~bayplan-[a-z]+(?:-[0-9]+)?~~")
-
-
-Caches = tuple[ResourceCache, ...]
 
 
 class RequestKey(NamedTuple):
@@ -71,9 +69,9 @@ class Instance(NamedTuple):
 class Template:
     """What the pods of one template have in common."""
 
-    def __init__(self, kind: Kind, pod: core_v1.Pod, dependency_version: int, open_texts: OpenTexts, size: int) -> None:
-        """size: bytes of the body."""
-        self.dependency_version = dependency_version
+    def __init__(self, kind: Kind, pod: core_v1.Pod, reads: Reads, open_texts: OpenTexts, size: int) -> None:
+        """reads: what decided, besides the body. size: bytes of the body."""
+        self.reads = reads
         self._open = open_texts
         self._base = pod.metadata.generate_name
         self._volume = token_volume(pod.spec)
@@ -85,6 +83,10 @@ class Template:
         self._form = _PLACEHOLDER.sub(b"%b", data.replace(b"%", b"%%"))
         self.size = size + 5 * len(data)
         """Bytes, about: an object takes some times as much as its JSON."""
+
+    def is_like(self, other: Template) -> bool:
+        """Whether both make equal pods."""
+        return self._form == other._form and self._slots == other._slots
 
     def _of(self, own: Sequence[str], texts: Sequence[str]) -> core_v1.Pod:
         """own: as in `_PLACEHOLDERS`. texts: the open ones."""
@@ -127,6 +129,20 @@ class Template:
         return Instance(pod, self._form % tuple([encoded[slot] for slot in self._slots]))
 
 
+class ObservedPod(NamedTuple):
+    """A pod that was made of a body while it was observed what decides."""
+
+    pod: core_v1.Pod
+    reads: Reads
+    """What was read of the server."""
+    texts_read: Collection[int]
+    """Which open texts were looked at."""
+
+
+Observe = Callable[[OpenTexts], ObservedPod | None]
+"""Makes a pod once more; None if what decides cannot be compared."""
+
+
 class Match(NamedTuple):
     """A body that is one of a template."""
 
@@ -151,8 +167,6 @@ class CreateTemplates:
         self._seen: Memo[int, bool] = Memo("create_bodies_seen", most_bytes=_SEEN_BYTES)
         """What came once: hashes of skeletons, and of skeletons with fixed texts."""
         self._hit_rate = HitRate(_LEAST_HITS)
-        self._caches: tuple[Caches, Caches] | None = None
-        """Caches of the kinds whose objects admission depends on (none if it depends on more), and of the kinds of which there must be no object."""
 
     def request_key(self, call: Call) -> RequestKey | None:
         """The key of a request, if it may be one of a template; None if it takes the slow path."""
@@ -161,7 +175,6 @@ class CreateTemplates:
             len(request.body) > _LONGEST_BODY
             or request.content_type.partition(";")[0] != "application/json"
             or not _QUERY.issuperset(request.query)
-            or NODES in request.user.groups
             or not self._hit_rate.is_worth_asking()
         ):
             return None
@@ -172,35 +185,26 @@ class CreateTemplates:
             request.query.get("fieldValidation", ""),
         )
 
-    def dependency_version(self, call: Call) -> int | None:
-        """A number that changes with the objects that decide what becomes of a body; None if these do not decide alone."""
-        if self._caches is None:
-            self._caches = _caches(call)
-        deciding, absent = self._caches
-        if not deciding or any(cache.count for cache in absent):
-            return None
-        return sum([cache.revision for cache in deciding])
-
-    def find(self, request_key: RequestKey, body: bytes, dependency_version: int) -> Match | None:
-        """The template of a body; None if there is none, or what it says does not hold any more or not for this body."""
-        found = self._found(request_key, body, dependency_version)
+    def find(self, request_key: RequestKey, body: bytes, user: User) -> Match | None:
+        """The template of a body; None if there is none, or what it says does not hold any more, or not for this body or user."""
+        found = self._found(request_key, body, user)
         self._hit_rate.record(hit=found is not None)
         return found
 
-    def _found(self, request_key: RequestKey, body: bytes, dependency_version: int) -> Match | None:
+    def _found(self, request_key: RequestKey, body: bytes, user: User) -> Match | None:
         parts = texts_of(body)
         open_texts = self._skeletons.get((request_key, parts.skeleton))
         if open_texts is None:
             return None
         texts = parts.texts
         template = self._templates.get((open_texts, tuple([texts[at] for at in open_texts.fixed])))
-        if template is None or template.dependency_version != dependency_version or not open_texts.are_valid(texts):
+        if template is None or not open_texts.are_valid(texts) or not template.reads.hold(user):
             return None
         name = texts[open_texts.name].decode() if open_texts.name >= 0 else ""
         return Match(template, name, [texts[at] for at in open_texts.open])
 
-    def note(self, kind: Kind, request_key: RequestKey, body: bytes, dependency_version: int, pod: core_v1.Pod) -> None:
-        """Learn from a pod that was made of a body without any warning, when there was one like it before."""
+    def note(self, kind: Kind, request_key: RequestKey, body: bytes, pod: core_v1.Pod, observe: Observe) -> None:
+        """Learn from a pod that was made of a body without any warning, when there was one like it before. observe: makes the pod once more."""
         parts = texts_of(body)
         open_texts = self._skeletons.get((request_key, parts.skeleton))
         is_new = open_texts is None
@@ -209,13 +213,25 @@ class CreateTemplates:
                 open_texts = open_texts_of(parts)
             if open_texts is None:
                 return
-            size = len(body) + 100 * len(parts.texts)
-            self._skeletons.put((request_key, parts.skeleton), open_texts, size)
+            self._put_skeleton(request_key, parts, open_texts)
         fixed = tuple([parts.texts[at] for at in open_texts.fixed])
         came_before = self._came_before(hash((open_texts, fixed)))
-        if (came_before or is_new) and _is_like(pod, parts, open_texts):
-            template = Template(kind, pod, dependency_version, open_texts, len(body))
+        if not ((came_before or is_new) and _is_like(pod, parts, open_texts)):
+            return
+        observed = observe(open_texts)
+        if observed is None:
+            return
+        if observed.texts_read:
+            open_texts = open_texts.without(observed.texts_read)
+            self._put_skeleton(request_key, parts, open_texts)
+            fixed = tuple([parts.texts[at] for at in open_texts.fixed])
+        template, other = (Template(kind, each, observed.reads, open_texts, len(body)) for each in (pod, observed.pod))
+        if template.is_like(other):
             self._templates.put((open_texts, fixed), template, template.size)
+
+    def _put_skeleton(self, request_key: RequestKey, parts: BodyTexts, open_texts: OpenTexts) -> None:
+        size = sum(map(len, parts.skeleton)) + 100 * len(parts.texts)
+        self._skeletons.put((request_key, parts.skeleton), open_texts, size)
 
     def _came_before(self, seen: int) -> bool:
         if self._seen.get(seen) is not None:
@@ -233,20 +249,6 @@ def _is_like(pod: core_v1.Pod, parts: BodyTexts, open_texts: OpenTexts) -> bool:
         and open_texts.are_in(pod, parts.texts)
         and is_template_instance(pod)
     )
-
-
-def _caches(call: Call) -> tuple[Caches, Caches]:
-    context = call.context
-    changing = context.admission.plan(call.stored, CREATE, "").changing
-
-    def caches(kinds: set[tuple[str, str]]) -> Caches:
-        found = [context.kinds.of_kind(*one) for one in sorted(kinds)]
-        return tuple(context.objects.cache(kind) for kind in found if kind is not None)
-
-    if any(plugin.decided_by is None for plugin in changing):
-        return (), ()
-    deciding = {one for plugin in changing for one in plugin.decided_by or ()}
-    return caches(deciding), caches({one for plugin in changing for one in plugin.idle_without})
 
 
 def is_template_instance(pod: core_v1.Pod) -> bool:

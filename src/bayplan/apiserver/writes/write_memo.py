@@ -3,8 +3,8 @@
     bytes before = a skeleton, filled in with slot values: the pod's own name, uid, node, pod group, ... and its times
     same request, same skeleton, times in the same order  ->  the skeleton afterwards, filled in anew; nothing is decoded, compared, checked or encoded
 
-It serves changes whose outcome does not depend on slot values, as long as no admission plugin has an interest in them. An entry is believed when the slow path
-gave the same outcome twice.
+It serves changes whose outcome does not depend on slot values, as long as admission lets them pass without a look at the pod: that is observed
+(`admission.observation`). An entry is believed when the slow path gave the same outcome twice.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bayplan.api.strategies.core.pods import NODE_FIELD, NOMINATION_FIELD
 from bayplan.api.types import core_v1
-from bayplan.apiserver.admission.chain import CREATE, UPDATE
+from bayplan.apiserver.admission.chain import CREATE, DELETE, UPDATE
+from bayplan.apiserver.admission.observation import ObservedRequest, Reads, Untouched, ask
 from bayplan.apiserver.admission.service_account import TOKEN_VOLUME
-from bayplan.apiserver.authorization.node import NODES
-from bayplan.apiserver.reads.cache import Prepared, ResourceCache
+from bayplan.apiserver.reads.cache import Prepared
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.writes.body_texts import is_valid_name
 from bayplan.store.errors import Conflict
@@ -278,8 +278,8 @@ class WriteMemo:
         """Skeletons by request without the pod's uid; none of requests that set a node."""
         self._hit_rates: dict[str, HitRate] = {}
         """By operation."""
-        self._interests: dict[str, tuple[ResourceCache, ...] | None] = {}
-        """By operation: the caches that must be empty for admission to have no interest; None if it always has one."""
+        self._admissions: Memo[_Key, Reads] = Memo("write_memo_admissions", most_bytes=_MOST_BYTES)
+        """What admission decides by that changes pass, whatever the pod; by operation, namespace and user."""
 
     def change(self, call: Call, operation: str, *, labels: Mapping[str, str] | None = None) -> Change | None:
         """A change of a pod as pending writes leave it; None if it takes the slow path, as the first of its kind does.
@@ -290,7 +290,7 @@ class WriteMemo:
         query = request.query
         if call.stored.type is not core_v1.Pod or not _QUERY.issuperset(query) or len(request.body) > _LONGEST:
             return None
-        if NODES in request.user.groups or call.context.objects.is_shared:
+        if call.context.objects.is_shared:
             return None
         entry = call.entry(path.namespace, path.name)
         if entry is None or len(entry.body) > _LONGEST:
@@ -304,9 +304,7 @@ class WriteMemo:
             if _ESCAPE not in body:
                 self._seen.put(request_key, value=True, size=len(body))
             return None
-        if not self._has_no_admission_interest(call, operation, admitted=labels is not None) or (
-            given and not is_valid_name(given)
-        ):
+        if (labels is None and not self._is_admitted(call, operation)) or (given and not is_valid_name(given)):
             return None
         hit_rate = self._hit_rates.get(operation)
         if hit_rate is None:
@@ -375,29 +373,33 @@ class WriteMemo:
         memo_entries = [memo_entry, *others[: _MOST_TRIED - 1]]
         self._known.put(subject.group, memo_entries, len(memo_entries) * (len(before) + len(later) + _KEY_BYTES))
 
-    def _has_no_admission_interest(self, call: Call, operation: str, *, admitted: bool) -> bool:
-        """Whether no admission plugin has an interest in such a change. admitted: the plugins have been called already."""
-        if operation not in self._interests:
-            self._interests[operation] = _interests(call, operation, admitted=admitted)
-        askers = self._interests[operation]
-        return askers is not None and sum([cache.count for cache in askers]) == 0
+    def _is_admitted(self, call: Call, operation: str) -> bool:
+        """Whether admission lets such a change pass without a look at the pod."""
+        user = call.request.user
+        key = (operation, call.path.namespace, user.name)
+        reads = self._admissions.get(key)
+        if reads is None or not reads.hold(user):
+            reads = _admission_of(call, operation)
+            self._admissions.put(key, reads, _KEY_BYTES)
+        return reads.is_repeatable
+
+
+def _admission_of(call: Call, operation: str) -> Reads:
+    """Ask admission about a change of some pod."""
+    verb, _, subresource = operation.partition("/")
+    plan = call.context.admission.plan(call.stored, verb, subresource)
+    reads = Reads()
+    pod = Untouched(reads)
+    ask(
+        (*plan.mutating, *plan.validating),
+        ObservedRequest(call, verb, None if verb == DELETE else pod, pod, subresource, reads),
+    )
+    return reads
 
 
 def _digest(text: bytes) -> bytes:
     """Stands for some kilobytes that are kept only to be compared: most outcomes come once."""
     return hashlib.blake2b(text, digest_size=16).digest()
-
-
-def _interests(call: Call, operation: str, *, admitted: bool) -> tuple[ResourceCache, ...] | None:
-    context = call.context
-    verb, _, subresource = operation.partition("/")
-    plugins = context.admission.plan(call.stored, verb, subresource).plugins
-    if context.allocators.serves(call.stored) or not (
-        admitted or all(plugin.idle_without or plugin.is_about_nodes for plugin in plugins)
-    ):
-        return None
-    kinds = {context.kinds.of_kind(*one) for plugin in plugins for one in plugin.idle_without}
-    return tuple(context.objects.cache(kind) for kind in kinds if kind is not None)
 
 
 def _request_skeleton(body: bytes, giving: re.Pattern[bytes]) -> _RequestSkeleton:
