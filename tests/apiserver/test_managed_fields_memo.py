@@ -23,7 +23,7 @@ from bayplan.api.managedfields.managers import (
     update,
     write_entries,
 )
-from bayplan.api.managedfields.typed import LIST, MAP, SCALAR, Type
+from bayplan.api.managedfields.typed import LIST, MAP, SCALAR, Type, struct_of
 from bayplan.apiserver.managed_fields import memo as managed_fields_memo
 from bayplan.apiserver.managed_fields.memo import entries_after
 
@@ -101,17 +101,10 @@ def with_addresses(*addresses: str) -> dict[str, object]:
 
 def address_type() -> Type:
     """A status with addresses as a pod's."""
-    item, addresses, status, whole = Type(MAP), Type(LIST, keys=("ip",)), Type(MAP), Type(MAP)
     text = Type(SCALAR, scalar="string")
-    for one, fields in (
-        (item, {"ip": text}),
-        (status, {"podIPs": addresses, "phase": text}),
-        (whole, {"status": status}),
-    ):
-        one.is_struct = True
-        one._fields = dict(fields)
-    addresses._element = item
-    return whole
+    addresses = Type(LIST, keys=("ip",))
+    addresses._element = struct_of({"ip": text})
+    return struct_of({"status": struct_of({"podIPs": addresses, "phase": text})})
 
 
 ips = st.lists(st.sampled_from(("10.1.0.1", "10.1.0.12", "10.1.0.2", "9.0.0.1", "fd00::1")), max_size=3, unique=True)

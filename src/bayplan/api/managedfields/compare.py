@@ -195,10 +195,10 @@ def whole(value: Any, kind: Type) -> FieldSet:
 
 def field_set(tree: Any, kind: Type) -> FieldSet:
     """The fields that a configuration names. Raises TypedError if a list item has no key."""
-    return _named(tree, kind) or {}
+    return named(tree, kind) or {}
 
 
-def _named(value: Any, kind: Type) -> FieldSet | None:
+def named(value: Any, kind: Type) -> FieldSet | None:
     """The node of a value; None if the value holds no path by itself (an empty granular map or list, null)."""
     if kind.kind == SCALAR or kind.atomic:
         return LEAF
@@ -212,7 +212,7 @@ def _named(value: Any, kind: Type) -> FieldSet | None:
         inner = kind.field(name)
         if inner is None:
             raise TypedError(f".{name}: field not declared in schema")
-        node = _named(item, inner)
+        node = named(item, inner)
         itself = item is None or item == {} or not kind.declares(name)
         if itself:
             node = LEAF if not node else {".": LEAF, **node}
@@ -226,6 +226,6 @@ def _named_items(value: Any, kind: Type) -> FieldSet | None:
     assert element is not None
     found: FieldSet = {}
     for key, items in sorted(_by_key(value, kind).items()):
-        node = _named(items[0], element) if len(items) == 1 else None
+        node = named(items[0], element) if len(items) == 1 else None
         found[key] = {".": LEAF, **node} if node else LEAF
     return found or None

@@ -79,14 +79,16 @@ def _without(one: FieldSet, other: FieldSet, *, recursive: bool) -> FieldSet:
         return one
     result: FieldSet = {}
     for key, node in one.items():
+        if key == _SELF:
+            continue  # whether the path itself stays is decided where its key is
         taken = other.get(key)
         if taken is None:
             result[key] = node
             continue
-        if recursive and _is_member(taken):
+        if taken is node or taken == node or (recursive and _is_member(taken)):
             continue
         left = _node(
-            _without(_children(node), taken, recursive=recursive),
+            _without(node, taken, recursive=recursive) if taken else _children(node),
             member=_is_member(node) and not _is_member(taken),
         )
         if left is not None:

@@ -27,7 +27,7 @@ from bayplan.api.managedfields.fieldset import (
     union,
     union_of,
 )
-from bayplan.api.managedfields.merge import merge, remove, validate, with_named_fields
+from bayplan.api.managedfields.merge import merge, remove, validate, validated_fields, with_named_fields
 from bayplan.api.managedfields.typed import Type, TypedError
 from bayplan.api.types.meta_v1 import ManagedFieldsEntry
 from bayplan.support.memo import memoized
@@ -265,19 +265,20 @@ def apply(
     force: bool,
     keep: Filter,
     versions: Versions,
+    live_fits: bool = False,
 ) -> tuple[Any | None, dict[Identity, Owned]]:
     """The live tree with a configuration applied (None if that changes nothing), and the managers after it.
 
-    Both trees are of `api_version`. Raises Conflict, TypedError.
+    Both trees are of `api_version`. live_fits: whether the live tree is known to fit the schema. Raises Conflict, TypedError.
     """
     kind = versions.type_of(api_version)
     assert kind is not None
-    validate(applied, kind)
-    merged = merge(live, applied, kind)
+    fields = validated_fields(applied, kind)
+    merged = merge(live, applied, kind, live_fits=live_fits)
     result = dict(managers)
     last = result.get(who)
     kept = functools.partial(_kept, keep=keep)
-    result[who] = Owned(keep(field_set(kept(applied), kind)), api_version, last.time if last is not None else None)
+    result[who] = Owned(keep(fields), api_version, last.time if last is not None else None)
     if last is not None and not _applies_all_of(last, result, result[who]):
         merged = _prune(merged, result, last, api_version, versions)
     changes = compare(kept(live), kept(merged), kind)

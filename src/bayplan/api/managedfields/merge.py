@@ -8,7 +8,7 @@ from typing import Any
 
 from bayplan.api.custom_resources.go_values import go_syntax, shown, type_name
 from bayplan.api.errors import MAX_ERROR_BYTES
-from bayplan.api.managedfields.compare import ABSENT
+from bayplan.api.managedfields.compare import ABSENT, named
 from bayplan.api.managedfields.fieldset import LEAF, FieldSet, has, path_text
 from bayplan.api.managedfields.typed import LIST, MAP, SCALAR, Type, TypedError
 
@@ -19,8 +19,16 @@ def validate(tree: Any, kind: Type, *, unique: bool = True) -> None:
     Raises TypedError with every problem.
     """
     problems = _Problems()
-    _validate(tree, kind, None, problems, unique)
+    _named_if_valid(tree, kind, None, problems, unique)
     problems.raise_any()
+
+
+def validated_fields(tree: Any, kind: Type) -> FieldSet:
+    """The fields that a configuration names, as `field_set` does, of one that is validated on the way. Raises TypedError as `validate` does."""
+    problems = _Problems()
+    node = _named_if_valid(tree, kind, None, problems, unique=True)
+    problems.raise_any()
+    return node or {}
 
 
 class _Problems:
@@ -72,17 +80,20 @@ def _text(path: _Path) -> str:
     return path_text(tuple(reversed(elements)))
 
 
-def _validate(value: Any, kind: Type, path: _Path, problems: _Problems, unique: bool) -> None:
-    if value is None:
-        return
+def _named_if_valid(value: Any, kind: Type, path: _Path, problems: _Problems, unique: bool) -> FieldSet | None:
+    """The node of a value in the set of fields that a tree names; None if it holds no path by itself, or has problems."""
     if kind.kind == SCALAR:
-        if not _is_right_scalar(value, kind):
+        if value is not None and not _is_right_scalar(value, kind):
             wanted = {"numeric": "numeric (int or float)", "untyped": "any scalar"}.get(kind.scalar, kind.scalar)
             problems.add(path, lambda: f": expected {wanted}, got {_shown(value, kind)}")
-    elif kind.kind == LIST:
-        _validate_list(value, kind, path, problems, unique)
-    elif kind.kind == MAP:
-        _validate_map(value, kind, path, problems, unique)
+        return LEAF
+    if value is None:
+        return LEAF if kind.atomic else None
+    if kind.kind == LIST:
+        return _named_items_if_valid(value, kind, path, problems, unique)
+    if kind.kind == MAP:
+        return _named_members_if_valid(value, kind, path, problems, unique)
+    return named(value, kind)
 
 
 def _is_right_scalar(value: Any, kind: Type) -> bool:
@@ -97,10 +108,10 @@ def _shown(value: Any, kind: Type) -> str:
     )
 
 
-def _validate_list(value: Any, kind: Type, path: _Path, problems: _Problems, unique: bool) -> None:
+def _named_items_if_valid(value: Any, kind: Type, path: _Path, problems: _Problems, unique: bool) -> FieldSet | None:
     if not isinstance(value, list):
         problems.add(path, lambda: f": expected list, got &{{{shown(value)}}}")
-        return
+        return None
     element = kind.element
     assert element is not None
     is_scalar = element.kind == SCALAR
@@ -108,20 +119,33 @@ def _validate_list(value: Any, kind: Type, path: _Path, problems: _Problems, uni
         is_map = element.kind == MAP
         for index, item in enumerate(value):
             if not (is_map and item == {}) and not (is_scalar and _is_right_scalar(item, element)):
-                _validate(item, element, (path, f"i:{index}"), problems, unique)
-        return
-    seen: set[str] = set()
+                _named_if_valid(item, element, (path, f"i:{index}"), problems, unique)
+        return LEAF
+    found: FieldSet = {}
     for index, item in enumerate(value):
         try:
             key = kind.item_key(item)
         except TypedError as error:
             problems.add(path, partial(_without_key, index, str(error)))
-            return
-        if unique and key in seen:
-            problems.add(path, partial(_duplicate, key))
-        seen.add(key)
+            return None
+        node = None
         if not (is_scalar and _is_right_scalar(item, element)):
-            _validate(item, element, (path, key), problems, unique)
+            node = _named_if_valid(item, element, (path, key), problems, unique)
+        if key in found:
+            if unique:
+                problems.add(path, partial(_duplicate, key))
+            node = None
+        found[key] = {".": LEAF, **node} if node else LEAF
+    return _sorted(found)
+
+
+def _sorted(found: FieldSet) -> FieldSet | None:
+    """A set with its elements in order; None if it is empty."""
+    if len(found) > 1:
+        keys = list(found)
+        if keys != sorted(keys):
+            return dict(sorted(found.items()))
+    return found or None
 
 
 def _without_key(index: int, problem: str) -> str:
@@ -132,24 +156,39 @@ def _duplicate(key: str) -> str:
     return f": duplicate entries for key {path_text((key,))}"
 
 
-def _validate_map(value: Any, kind: Type, path: _Path, problems: _Problems, unique: bool) -> None:
+def _named_members_if_valid(value: Any, kind: Type, path: _Path, problems: _Problems, unique: bool) -> FieldSet | None:
     if not isinstance(value, dict):
         problems.add(path, lambda: f": expected map, got &{{{shown(value)}}}")
-        return
+        return None
+    found: FieldSet = {}
+    is_struct = kind.is_struct
     for name, item in value.items():
         inner = kind.field(name)
         if inner is None:
             problems.add(path, partial(_undeclared, name))
-        elif inner.kind != SCALAR or type(item) is not str or inner.scalar not in ("string", "untyped"):
-            _validate(item, inner, (path, f"f:{name}"), problems, unique)
+            continue
+        key = "f:" + name
+        node: FieldSet | None = LEAF
+        if inner.kind != SCALAR or type(item) is not str or inner.scalar not in ("string", "untyped"):
+            node = _named_if_valid(item, inner, (path, key), problems, unique)
+            if item is None or item == {} or not (is_struct and kind.declares(name)):
+                node = {".": LEAF, **node} if node else LEAF
+        if node is not None:
+            found[key] = node
+    return LEAF if kind.atomic else _sorted(found)
 
 
 def _undeclared(name: str) -> str:
     return f".{name}: field not declared in schema"
 
 
-def merge(live: Any, applied: Any, kind: Type) -> Any:
-    """The live tree with the applied one laid over it. Both sides may be ABSENT, but not both at once. Returns ABSENT where nothing is left."""
+def merge(live: Any, applied: Any, kind: Type, *, live_fits: bool = False) -> Any:
+    """The live tree with the applied one laid over it. Both sides may be ABSENT, but not both at once. Returns ABSENT where nothing is left.
+
+    live_fits: whether the live tree is known to fit the schema, so that what only it has need not be looked at.
+    """
+    if applied is ABSENT and live_fits:
+        return live
     if kind.kind == SCALAR or kind.atomic:
         return live if applied is ABSENT else applied
     value = live if applied is ABSENT or applied is None else applied
@@ -159,27 +198,31 @@ def merge(live: Any, applied: Any, kind: Type) -> Any:
         if nothing:
             return live if applied is ABSENT else applied
     if kind.kind == LIST:
-        return _merge_lists(live, applied, kind)
+        return _merge_lists(live, applied, kind, live_fits)
     if kind.kind == MAP or isinstance(value, dict):
-        return _merge_maps(live, applied, kind)
+        return _merge_maps(live, applied, kind, live_fits)
     return live if applied is ABSENT else applied
 
 
-def _merge_maps(live: Any, applied: Any, kind: Type) -> Any:
+def _merge_maps(live: Any, applied: Any, kind: Type, live_fits: bool) -> Any:
     before = live if isinstance(live, dict) else {}
     after = applied if isinstance(applied, dict) else {}
     result = {}
     for name in (*before, *(name for name in after if name not in before)):
+        now = after.get(name, ABSENT)
+        if live_fits and now is ABSENT:
+            result[name] = before[name]
+            continue
         inner = kind.field(name)
         if inner is None:
             raise TypedError(f".{name}: field not declared in schema")
-        merged = merge(before.get(name, ABSENT), after.get(name, ABSENT), inner)
+        merged = merge(before.get(name, ABSENT), now, inner, live_fits=live_fits)
         if merged is not ABSENT:
             result[name] = merged
     return result or ABSENT
 
 
-def _merge_lists(live: Any, applied: Any, kind: Type) -> Any:
+def _merge_lists(live: Any, applied: Any, kind: Type, live_fits: bool) -> Any:
     """Items of both: applied ones in their order, those only live where they stood between the ones that both have."""
     before = live if isinstance(live, list) else []
     after = applied if isinstance(applied, list) else []
@@ -198,7 +241,7 @@ def _merge_lists(live: Any, applied: Any, kind: Type) -> Any:
 
     def take(key: str) -> None:
         merged.add(key)
-        one = merge(known.get(key, ABSENT), wanted[key], element)
+        one = merge(known.get(key, ABSENT), wanted[key], element, live_fits=live_fits)
         if one is not ABSENT:
             result.append(one)
 

@@ -7,6 +7,7 @@ under keys. Types are made from schema definitions on first use and kept.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -35,7 +36,18 @@ class TypedError(ValueError):
 class Type:
     """The ownership type of one value."""
 
-    __slots__ = ("_element", "_fields", "_reference", "atomic", "defaults", "is_struct", "keys", "kind", "scalar")
+    __slots__ = (
+        "_element",
+        "_fields",
+        "_reference",
+        "_types",
+        "atomic",
+        "defaults",
+        "is_struct",
+        "keys",
+        "kind",
+        "scalar",
+    )
 
     def __init__(self, kind: str, *, atomic: bool = False, scalar: str = "", keys: tuple[str, ...] = ()) -> None:
         self.kind = kind
@@ -47,7 +59,9 @@ class Type:
         self.defaults: dict[str, Any] = {}
         self.is_struct = False
         """Whether fields are declared; maps have any key."""
-        self._fields: dict[str, Type | Schema] = {}
+        self._fields: dict[str, Schema] = {}
+        self._types: dict[str, Type] = {}
+        """Of the fields that were asked for."""
         self._element: Type | Schema | None = None
         self._reference = ""
 
@@ -55,10 +69,14 @@ class Type:
         """The type of a field or key; None if no such field is declared and others are not allowed."""
         if not self.is_struct:
             return self.element
-        found = self._fields.get(name)
-        if isinstance(found, dict):
-            found = self._fields[name] = _type_of(found)
-        return self.element if found is None else found
+        known = self._types.get(name)
+        if known is not None:
+            return known
+        schema = self._fields.get(name)
+        if schema is None:
+            return self.element
+        found = self._types[name] = _type_of(schema)
+        return found
 
     def declares(self, name: str) -> bool:
         """Whether a field of this name is declared; other names may still be allowed."""
@@ -101,6 +119,14 @@ class Type:
 def key_of(key: str, value: str) -> str:
     """The path element of an item with one key. Names of conditions and containers come again and again."""
     return "k:" + msgspec.json.encode({key: value}).decode()
+
+
+def struct_of(fields: Mapping[str, Type]) -> Type:
+    """A struct with fields whose types are known."""
+    found = Type(MAP)
+    found.is_struct = True
+    found._fields, found._types = {name: {} for name in fields}, dict(fields)
+    return found
 
 
 def _untyped() -> Type:

@@ -15,7 +15,7 @@ from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.custom_resources.ownership import ownership_type
 from bayplan.api.managedfields.compare import Comparison, compare, whole
 from bayplan.api.managedfields.fieldset import LEAF, FieldSet, union
-from bayplan.api.managedfields.typed import LIST, MAP, SCALAR, Type, TypedError, key_of, type_of_definition
+from bayplan.api.managedfields.typed import LIST, SCALAR, Type, TypedError, key_of, struct_of, type_of_definition
 from bayplan.api.schema import definition_of
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.managed_fields.object_parts import METADATA, Part, parts_of
@@ -141,18 +141,10 @@ def _key_attribute(cls: Any, keys: tuple[str, ...]) -> str:
     return next((part.attribute for part in parts_of(cls, every=True) if part.wire == keys[0]), "")
 
 
-class _Wrapper(Type):
-    """A struct with one field."""
-
-    __slots__ = ()
-
-
 @functools.lru_cache(maxsize=4096)
 def _wrapper(name: str, inner: Type) -> Type:
-    found = _Wrapper(MAP)
-    found.is_struct = True
-    found._fields = {name: inner}
-    return found
+    """A struct with one field."""
+    return struct_of({name: inner})
 
 
 def _tree_of(part: Part, value: Any) -> Any:

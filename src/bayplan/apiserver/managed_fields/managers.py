@@ -389,6 +389,7 @@ class Applier:
             force=force,
             keep=self._keep,
             versions=Versions(self._type_in, functools.partial(self._convert, tree)),
+            live_fits=not self.kind.is_custom,
         )
 
     def _kind_in(self, version: str) -> Kind | None:
