@@ -317,32 +317,45 @@ def test_nothing_is_created_in_a_namespace_that_went(instances: list[str]) -> No
     asyncio.run(run())
 
 
-def test_webhooks_that_change_pods_close_the_fast_path(instances: list[str]) -> None:
+CHOSEN = {"matchLabels": {"chosen": "yes"}}
+
+
+@pytest.mark.parametrize(
+    ("resource", "more", "expected"),
+    [
+        ("pods", {}, []),
+        ("deployments", {}, ["c", "d", "e", "f"]),
+        ("pods", {"namespaceSelector": CHOSEN}, ["c", "d", "e", "f"]),
+        ("pods", {"objectSelector": CHOSEN}, ["c", "d"]),
+    ],
+)
+def test_webhooks_that_are_asked_about_a_pod_close_the_fast_path(
+    resource: str, more: dict[str, Any], expected: list[str], instances: list[str]
+) -> None:
     async def run() -> None:
         async with Server() as server:
+            rule = {"operations": ["CREATE"], "apiGroups": ["*"], "apiVersions": ["v1"], "resources": [resource]}
             hook = {
                 "name": "a.example.com",
                 "clientConfig": {"url": "https://127.0.0.1:1/"},
                 "sideEffects": "None",
+                "failurePolicy": "Ignore",
                 "admissionReviewVersions": ["v1"],
-                "rules": [
-                    {
-                        "operations": ["CREATE"],
-                        "apiGroups": ["apps"],
-                        "apiVersions": ["v1"],
-                        "resources": ["deployments"],
-                    }
-                ],
+                "rules": [rule],
+                **more,
             }
             path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
             assert (await server.send("POST", path, {"metadata": {"name": "w"}, "webhooks": [hook]}))[0] == 201
-            for name in "abcd":
-                assert (await server.send("POST", PODS, pod(name)))[0] == 201
-            assert instances == []
+            for name, chosen in zip("abcdef", ["no"] * 4 + ["yes"] * 2, strict=True):
+                body = pod(name, labels={"chosen": chosen, "index": name})
+                assert (await server.send("POST", PODS, body))[0] == 201
+            assert instances == expected
             await server.send("DELETE", f"{path}/w")
-            for name in "efg":
-                assert (await server.send("POST", PODS, pod(name)))[0] == 201
-            assert instances == ["f", "g"]
+            del instances[:]
+            for name in "ghi":
+                body = pod(name, labels={"chosen": "yes", "index": name})
+                assert (await server.send("POST", PODS, body))[0] == 201
+            assert instances[-1] == "i"
 
     asyncio.run(run())
 

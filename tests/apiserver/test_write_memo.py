@@ -558,7 +558,7 @@ def test_nothing_is_learnt_of_a_pod_that_changed_in_between(monkeypatch: pytest.
     asyncio.run(run())
 
 
-HOOK = {
+HOOK: dict[str, Any] = {
     "name": "w.example.com",
     "clientConfig": {"url": "https://localhost:9/"},
     "sideEffects": "None",
@@ -566,6 +566,9 @@ HOOK = {
     "admissionReviewVersions": ["v1"],
     "rules": [{"operations": ["UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods/status"]}],
 }
+
+ELSEWHERE = {**HOOK, "rules": [{**HOOK["rules"][0], "resources": ["deployments"]}]}
+CHOSEN = {"matchLabels": {"chosen": "yes"}}
 
 
 def policy(resource: str) -> dict[str, Any]:
@@ -579,8 +582,11 @@ def policy(resource: str) -> dict[str, Any]:
     [
         ("mutatingwebhookconfigurations", {}, False),
         ("mutatingwebhookconfigurations", {"webhooks": [HOOK]}, True),
-        ("validatingwebhookconfigurations", {}, False),
+        ("mutatingwebhookconfigurations", {"webhooks": [ELSEWHERE]}, False),
+        ("mutatingwebhookconfigurations", {"webhooks": [{**HOOK, "namespaceSelector": CHOSEN}]}, False),
         ("validatingwebhookconfigurations", {"webhooks": [HOOK]}, True),
+        ("validatingwebhookconfigurations", {"webhooks": [ELSEWHERE]}, False),
+        ("validatingwebhookconfigurations", {"webhooks": [{**HOOK, "objectSelector": CHOSEN}]}, True),
         ("validatingadmissionpolicies", policy("deployments"), False),
         ("validatingadmissionpolicies", policy("pods/status"), True),
     ],

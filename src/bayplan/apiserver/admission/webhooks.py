@@ -48,9 +48,9 @@ class MutatingAdmissionWebhook(AdmissionPlugin):
         return not is_exempt(kind)
 
     def admit(self, request: AdmissionRequest) -> Awaitable[None] | None:
-        """Ask, if there is anybody to ask."""
+        """Ask, if there is anybody to ask. Raises ApiError."""
         hooks = self._hooks.current(request.call.context)
-        return _mutate(request, hooks) if hooks else None
+        return _mutate(request, hooks) if _are_asked(hooks, request) else None
 
 
 class ValidatingAdmissionWebhook(AdmissionPlugin):
@@ -66,9 +66,14 @@ class ValidatingAdmissionWebhook(AdmissionPlugin):
         return not is_exempt(kind)
 
     def validate(self, request: AdmissionRequest) -> Awaitable[None] | None:
-        """Ask, if there is anybody to ask."""
+        """Ask, if there is anybody to ask. Raises ApiError."""
         hooks = self._hooks.current(request.call.context)
-        return _validate(request, hooks) if hooks else None
+        return _validate(request, hooks) if _are_asked(hooks, request) else None
+
+
+def _are_asked(hooks: Sequence[Hook], request: AdmissionRequest) -> bool:
+    """Whether a request is one of those that any webhook wants to see, as it is now. Raises ApiError."""
+    return any(version_asked(hook, request) is not None for hook in hooks)
 
 
 async def _mutate(request: AdmissionRequest, hooks: Sequence[Hook]) -> None:

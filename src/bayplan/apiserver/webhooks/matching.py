@@ -101,16 +101,22 @@ def is_exempt(kind: Kind) -> bool:
 
 def version_asked(hook: Hook, request: AdmissionRequest) -> Kind | None:
     """The version of the request's kind that a webhook wants to see; None if it is not to be asked. Raises ApiError (404)."""
-    if not _namespace_fits(hook, request) or not _object_fits(hook, request):
+    kind = _version_ruled(hook, request)
+    if kind is None or not _namespace_fits(hook, request) or not _object_fits(hook, request):
         return None
+    return kind
+
+
+def _version_ruled(hook: Hook, request: AdmissionRequest) -> Kind | None:
+    """The version by the rules alone, which look at nothing but what is asked for."""
     call = request.call
-    kinds = [call.kind]
-    if hook.webhook.match_policy != "Exact":
-        kinds += [one for one in _equivalent(request) if one is not call.kind]
     rules = hook.webhook.rules
     if any(_matches(rule, call.kind, request) for rule in rules):
         return call.kind
-    return next((kind for rule in rules for kind in kinds[1:] if _matches(rule, kind, request)), None)
+    if hook.webhook.match_policy == "Exact":
+        return None
+    kinds = [one for one in _equivalent(request) if one is not call.kind]
+    return next((kind for rule in rules for kind in kinds if _matches(rule, kind, request)), None)
 
 
 def _equivalent(request: AdmissionRequest) -> Iterator[Kind]:
