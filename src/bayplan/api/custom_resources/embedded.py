@@ -11,11 +11,16 @@ from typing import Any
 import msgspec
 
 from bayplan.api.custom_resources.metadata import MetadataError, read_metadata
-from bayplan.api.custom_resources.pruning import EMBEDDED, child, child_path
+from bayplan.api.custom_resources.pruning import EMBEDDED, child, child_path, has_key
 from bayplan.api.errors import FieldError, invalid, required
 from bayplan.api.schema import Schema
 from bayplan.api.validation.formats import dns_1035_label
 from bayplan.api.validation.meta import validate_object_meta
+
+
+def has_embedded(schema: Any) -> bool:
+    """Whether a schema has embedded objects somewhere."""
+    return has_key(schema, EMBEDDED)
 
 
 def coerce(value: Any, schema: Schema | None, *, lenient: bool = False) -> list[str]:

@@ -6,13 +6,20 @@ Source of the behaviour: Kubernetes' `apiextensions-apiserver/pkg/apiserver/sche
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from bayplan.api.custom_resources.pruning import child, child_path
+from bayplan.api.custom_resources.pruning import child, child_path, has_key
 from bayplan.api.errors import FieldError, duplicate, invalid
 from bayplan.api.schema import Schema
+
+_TYPE: Final = "x-kubernetes-list-type"
+
+
+def has_unique_items(schema: Any) -> bool:
+    """Whether a schema says of a list, somewhere, of what type it is."""
+    return has_key(schema, _TYPE)
 
 
 def list_errors(value: Any, schema: Schema | None, path: str = "") -> list[FieldError]:
@@ -27,7 +34,7 @@ def _errors(value: Any, schema: Schema | None, path: str) -> Iterator[FieldError
         for name in sorted(value):
             yield from _errors(value[name], child(schema, name), child_path(path, name, schema))
     elif isinstance(value, list):
-        list_type = schema.get("x-kubernetes-list-type")
+        list_type = schema.get(_TYPE)
         if list_type == "set":
             yield from (duplicate(f"{path}[{index}]", value[index]) for index in _second(value))
         elif list_type == "map":

@@ -38,6 +38,8 @@ class CustomObject:
     """The row of the table of kinds, for classes that are the type of a kind."""
     keeps_unknown_fields: ClassVar[bool] = False
     """Whether nothing is pruned (`preserveUnknownFields` of older definitions)."""
+    has_embedded: ClassVar[bool] = False
+    """Whether the schema has whole objects inside."""
 
     def __init__(
         self,
@@ -109,7 +111,9 @@ class CustomObject:
         if not self.keeps_unknown_fields:
             dropped = pruning.prune(self.content, self.schema)
             defaulting.drop_nulls(self.content, self.schema)
-        return dropped + embedded.coerce(self.content, self.schema, lenient=lenient)
+        if self.has_embedded:
+            dropped += embedded.coerce(self.content, self.schema, lenient=lenient)
+        return dropped
 
     def settle(self) -> None:
         """Take out what only the version knows in which the object came."""
@@ -120,5 +124,11 @@ class CustomObject:
 
 def class_of(row: Any, name: str, schema: Schema, *, keeps_unknown_fields: bool) -> type[CustomObject]:
     """The class of the objects of one version, which a row of the table of kinds stands for."""
-    members = {"__slots__": (), "row": row, "schema": schema, "keeps_unknown_fields": keeps_unknown_fields}
+    members = {
+        "__slots__": (),
+        "row": row,
+        "schema": schema,
+        "keeps_unknown_fields": keeps_unknown_fields,
+        "has_embedded": embedded.has_embedded(schema),
+    }
     return type(name, (CustomObject,), members)

@@ -20,9 +20,14 @@ RULES = "x-kubernetes-validations"
 
 def has_rules(schema: Any) -> bool:
     """Whether a schema, or one inside it, has rules for values."""
+    return has_key(schema, RULES)
+
+
+def has_key(schema: Any, key: str) -> bool:
+    """Whether a schema, or one inside it, says something under a key."""
     if isinstance(schema, dict):
-        return bool(schema.get(RULES)) or any(map(has_rules, schema.values()))
-    return isinstance(schema, list) and any(map(has_rules, schema))
+        return bool(schema.get(key)) or any(has_key(one, key) for one in schema.values())
+    return isinstance(schema, list) and any(has_key(one, key) for one in schema)
 
 
 def child(schema: Schema, name: str) -> Schema | None:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bayplan.api.custom_resources import defaulting, pruning, values
+from bayplan.api.custom_resources.acceptance import Accepts, acceptor
 from bayplan.api.custom_resources.correlation import Before
-from bayplan.api.custom_resources.embedded import embedded_errors
+from bayplan.api.custom_resources.embedded import embedded_errors, has_embedded
 from bayplan.api.custom_resources.go_values import shown, type_name
-from bayplan.api.custom_resources.lists import list_errors
+from bayplan.api.custom_resources.lists import has_unique_items, list_errors
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.custom_resources.paths import JsonPath, PathError, path_of
 from bayplan.api.errors import ErrorType, FieldError, invalid
@@ -78,6 +79,7 @@ class CustomStrategy(Strategy):
         self._prunes = prunes
         self._last_findings: tuple[CustomObject, CustomObject, Findings] | None = None
         self._restricts_metadata = b'"metadata"' in msgspec.json.encode(schema)
+        self._has_embedded, self._has_unique_items = has_embedded(schema), has_unique_items(schema)
         self.has_status = subresources.status
         self.scale = subresources.scale
         self._indexed = {name: path for name, text in indexed.items() if (path := _understood(text)) is not None}
@@ -108,17 +110,19 @@ class CustomStrategy(Strategy):
     def validate_create(self, obj: CustomObject) -> list[FieldError]:
         """What the schema says against a new object."""
         tree = self._whole(obj)
-        errors = values.validate(tree, self.schema)
+        errors = [] if self._accepts(tree) else values.validate(tree, self.schema)
         errors += [*self._scale_errors(tree, "spec"), *self._scale_errors(tree, "status")]
-        errors += embedded_errors(tree, self.schema) + list_errors(tree, self.schema)
+        errors += self._embedded_errors(tree) + self._list_errors(tree)
         return errors + self._rule_errors(obj, None, errors)
 
     def validate_update(self, obj: CustomObject, old: CustomObject) -> list[FieldError]:
         """What it says against a change: what was wrong before and did not change may stay so."""
         tree, before = self._whole(obj), self._whole(old)
-        errors = values.validate(tree, self.schema, before=Before(before, tree, self.schema))
+        errors = (
+            [] if self._accepts(tree) else values.validate(tree, self.schema, before=Before(before, tree, self.schema))
+        )
         errors += [*self._scale_errors(tree, "spec"), *self._scale_errors(tree, "status")]
-        errors += embedded_errors(tree, self.schema) + self._new_list_errors(tree, before)
+        errors += self._embedded_errors(tree) + self._new_list_errors(tree, before)
         return errors + self._rule_errors(obj, old, errors)
 
     def validate_status_update(self, obj: CustomObject, old: CustomObject) -> list[FieldError]:
@@ -176,8 +180,19 @@ class CustomStrategy(Strategy):
 
     def _new_list_errors(self, tree: dict[str, Any], before: dict[str, Any]) -> list[FieldError]:
         """Items that are there twice; objects that had such may go on having some."""
-        found = list_errors(tree, self.schema)
+        found = self._list_errors(tree)
         return found if found and not list_errors(before, self.schema) else []
+
+    @functools.cached_property
+    def _accepts(self) -> Accepts:
+        """What knows quickly of most valid objects that they are."""
+        return acceptor(self.schema)
+
+    def _embedded_errors(self, tree: dict[str, Any]) -> list[FieldError]:
+        return embedded_errors(tree, self.schema) if self._has_embedded else []
+
+    def _list_errors(self, tree: dict[str, Any]) -> list[FieldError]:
+        return list_errors(tree, self.schema) if self._has_unique_items else []
 
     def warnings(self, obj: CustomObject, old: CustomObject | None) -> list[str]:
         """New finalizers whose names may be somebody else's, and what rules have against parts that did not change."""

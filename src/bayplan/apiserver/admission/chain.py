@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from bayplan.api.conversion import WebhookNeeded
 from bayplan.api.kinds import Kind
@@ -238,20 +239,21 @@ class AdmissionChain:
     """The plugins of one server."""
 
     plugins: tuple[AdmissionPlugin, ...]
-    _plans: dict[tuple[Kind, str, str], Plan] = field(default_factory=dict)
+    _plans: WeakKeyDictionary[Kind, dict[tuple[str, str], Plan]] = field(default_factory=WeakKeyDictionary)
+    """By kind (custom ones come and go), operation and subresource."""
 
     def plan(self, kind: Kind, operation: str, subresource: str) -> Plan:
         """The steps for such requests."""
-        key = (kind, operation, subresource)
-        plan = self._plans.get(key)
+        plans = self._plans.get(kind)
+        if plans is None:
+            plans = self._plans[kind] = {}
+        plan = plans.get((operation, subresource))
         if plan is None:
             chosen = [plugin for plugin in self.plugins if plugin.handles(kind, operation, subresource)]
-            plan = Plan(
+            plan = plans[operation, subresource] = Plan(
                 tuple(plugin.admit for plugin in chosen if type(plugin).admit is not AdmissionPlugin.admit),
                 tuple(plugin.validate for plugin in chosen if type(plugin).validate is not AdmissionPlugin.validate),
             )
-            if not kind.is_custom:  # those come and go
-                self._plans[key] = plan
         return plan
 
 
