@@ -44,8 +44,12 @@ CALLS = {
     "create_connection": "sockets",
     "create_server": "sockets",
     "create_datagram_endpoint": "sockets",
+    "asyncio.wait_for": "lost cancellations",
 }
-"""Last part of a call's name (or `owner.name`) -> what it brings."""
+"""Last part of a call's name (or `owner.name`) -> what it brings.
+
+Before Python 3.12, `asyncio.wait_for` swallows a cancellation that comes just when what it waits for ends; `asyncio.timeout` does not.
+"""
 EDGES = {
     "support/": {"time", "chance", "threads", "sockets"},
     "streaming/": {"sockets"},

@@ -364,7 +364,8 @@ async def main() -> None:
             except (ApiError, TransportError) as error:
                 logger.warning("%s", error)
             with contextlib.suppress(TimeoutError):  # the next tick
-                await asyncio.wait_for(stop.wait(), _TICK_SECONDS)
+                async with asyncio.timeout(_TICK_SECONDS):
+                    await stop.wait()
     finally:
         await registration.stop()
         await driver.stop()

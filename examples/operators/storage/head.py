@@ -40,6 +40,11 @@ class Record(Protocol):
         """Return when it is recorded, however long that takes. Raises Fenced if the epoch has passed."""
 
 
+async def _in_time(answer: asyncio.Future[bytes]) -> bytes:
+    async with asyncio.timeout(_ANSWER_SECONDS):
+        return await answer
+
+
 class Member:
     """The connection to one replica. Requests are answered in the order in which they were submitted."""
 
@@ -78,7 +83,7 @@ class Member:
             return future
         self._waiting.append(future)
         self._writer.write(REQUEST.pack(operation, offset, length) + data)
-        return asyncio.wait_for(future, _ANSWER_SECONDS)
+        return _in_time(future)
 
     async def _receive(self) -> None:
         try:

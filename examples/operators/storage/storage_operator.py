@@ -81,7 +81,8 @@ class StorageOperator:
             except TransportError as error:
                 logger.warning("%s", error)
             try:
-                await asyncio.wait_for(self._changed.wait(), _TICK_SECONDS)
+                async with asyncio.timeout(_TICK_SECONDS):
+                    await self._changed.wait()
             except TimeoutError:
                 continue
 

@@ -96,7 +96,8 @@ class Logind:
 
         message = Message(service, path, interface, member, signature=signature, body=list(body))
         try:
-            reply = await asyncio.wait_for(self._bus.call(message), ANSWER_SECONDS)
+            async with asyncio.timeout(ANSWER_SECONDS):
+                reply = await self._bus.call(message)
         except (DBusError, OSError, EOFError, TimeoutError) as error:
             raise ShutdownError(f"cannot {what}: {str(error) or 'no answer'}") from error
         if reply is None or reply.message_type is MessageType.ERROR:
@@ -112,8 +113,8 @@ async def connect_to_logind(settings: Path = SETTINGS) -> Logind:
     except ImportError as error:
         raise ShutdownError("the package dbus-fast is missing: pip install 'bayplan[kubelet]'") from error
     try:
-        connecting = MessageBus(bus_type=BusType.SYSTEM, negotiate_unix_fd=True).connect()
-        bus = await asyncio.wait_for(connecting, ANSWER_SECONDS)
+        async with asyncio.timeout(ANSWER_SECONDS):
+            bus = await MessageBus(bus_type=BusType.SYSTEM, negotiate_unix_fd=True).connect()
     except (AuthError, DBusError, InvalidAddressError, OSError, TimeoutError) as error:
         raise ShutdownError(f"cannot reach the system bus: {error}") from error
     logind = Logind(bus, settings)

@@ -62,7 +62,8 @@ class Connection:
     async def ready(self, seconds: float) -> None:
         """Return once the other side listens. Raises RpcError, also after so many seconds."""
         try:
-            await asyncio.wait_for(self._channel.channel_ready(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._channel.channel_ready()
         except TimeoutError:
             raise DialError(f"{self.socket}: context deadline exceeded") from None
 

@@ -49,7 +49,8 @@ class Recorder:
         """Return when an event of this revision or a later one has come."""
         while not self.events or self.events[-1].revision < revision:
             self._changed.clear()
-            await asyncio.wait_for(self._changed.wait(), PATIENCE)
+            async with asyncio.timeout(PATIENCE):
+                await self._changed.wait()
 
 
 class ConformanceBase(ABC):

@@ -78,7 +78,8 @@ async def _record(
         running = asyncio.create_task(recorder.run())
         flushing = asyncio.create_task(_flush(output))
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await stop.wait()
         for task in (running, flushing):
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

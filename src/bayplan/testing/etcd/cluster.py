@@ -248,9 +248,9 @@ class SimulatedEtcd:
         if method not in _CHANGES and not method.startswith(KV):
             return self._of_member(member, method)
         if not self.has_leader(member):
-            waiting = self.until(lambda: self.has_leader(member) or not member.is_up)
             try:
-                await asyncio.wait_for(waiting, _PROPOSAL_SECONDS)
+                async with asyncio.timeout(_PROPOSAL_SECONDS):
+                    await self.until(lambda: self.has_leader(member) or not member.is_up)
             except TimeoutError:
                 if method in _CHANGES and self.chance.random() < _TAKEN_ANYWAY:
                     self.spawn(self._make_later(member, method, request))

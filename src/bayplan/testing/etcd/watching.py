@@ -204,9 +204,9 @@ class SimulatedStream:
             await cluster.wait_for(due)
             await cluster.until(lambda: not member.is_frozen)
             if cluster.is_cut(self._client, member.endpoint):
-                whole = cluster.until(lambda: not cluster.is_cut(self._client, member.endpoint))
                 try:
-                    await asyncio.wait_for(whole, _KEEPALIVE_SECONDS)
+                    async with asyncio.timeout(_KEEPALIVE_SECONDS):
+                        await cluster.until(lambda: not cluster.is_cut(self._client, member.endpoint))
                 except TimeoutError:
                     self._end(RpcError("UNAVAILABLE", "keepalive watchdog timeout"))
                     return
