@@ -137,3 +137,25 @@ def test_gets_at_once_are_measured_as_others_are() -> None:
             )
 
     asyncio.run(run())
+
+
+def test_gets_that_always_execute_are_measured_as_if_they_had_been_let_in() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            gate = api.gate
+            assert gate is not None
+            request = Request("GET", NAMESPACE, {}, ADMIN)
+            flow = gate.classify(request)
+            before = flow.counts.dispatched
+            flow.level.queue_set.highest_demand = 0
+            for _ in range(3):
+                assert api.handle_at_once(replace(request)) is not None
+            assert flow.counts.dispatched == before + 3
+            assert flow.level.queue_set.highest_demand == flow.level.queue_set.seats + 1
+            assert flow.counts.executing == flow.level.queue_set.executing == 0
+            assert flow.series is not None
+            assert flow.series.executed.count == before + 3
+            gate.update_metrics()
+            assert flow.series.seats.count == before + 3
+
+    asyncio.run(run())

@@ -336,3 +336,15 @@ def test_only_a_wrong_token_is_refused_not_a_missing_one() -> None:
     assert anonymous.name == "system:anonymous"
     authenticator.anonymous = False
     assert authenticator.authenticate("") is None
+
+
+def test_empty_audiences_are_owned_and_missing_ones_are_not() -> None:
+    async def case(api: ApiServer, _client: Client, _clock: SettableClock) -> None:
+        path = "/api/v1/namespaces/default/serviceaccounts/robot/token"
+        for spec, owned in (({"audiences": []}, True), ({}, False), ({"audiences": ["api"]}, True)):
+            body = json.dumps({"spec": spec}).encode()
+            answer = await api.handle(Request("POST", path, {}, ADMIN, body, "application/json"))
+            [entry] = json.loads(answer.whole_body())["metadata"]["managedFields"]
+            assert ("f:audiences" in entry["fieldsV1"]["f:spec"]) is owned
+
+    run(case)
