@@ -23,13 +23,12 @@ from cryptography.hazmat.primitives.ciphers.modes import CBC
 from cryptography.hazmat.primitives.padding import PKCS7
 
 from bayplan.apiserver.encryption.metrics import FROM_STORAGE, TO_STORAGE, TransformationMetrics
+from bayplan.apiserver.encryption.prefixes import ENCRYPTED, encryption_prefix
 from bayplan.store.errors import Untransformable
 from bayplan.support.metrics import Registry
 
 RandomBytes = Callable[[int], bytes]
 """So many bytes that nobody can guess."""
-ENCRYPTED: Final = b"k8s:enc:"
-"""What all encrypted values begin with, whichever the provider."""
 _VECTOR_BYTES: Final = 16
 _NONCE_BYTES: Final = 12
 _BLOCK_BITS: Final = 128
@@ -195,4 +194,6 @@ class Providers:
                 else:
                     measured.done(started)
                     return found
+        if value.startswith(ENCRYPTED):  # what follows the name of the provider and of its key is secret
+            failure = f'{failure}; it is encrypted as "{encryption_prefix(value)}"'
         raise Untransformable(key, failure)
