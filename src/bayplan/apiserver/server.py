@@ -95,7 +95,7 @@ class ApiServer:
         objects = ObjectStore(store, kinds, elsewhere)
         registry = metrics or Registry()
         issuer = build_issuer(settings, token_keys or TokenKeys(make_signing_key))
-        accounts = ServiceAccountTokens(issuer, objects, kinds, clock.now)
+        accounts = ServiceAccountTokens(issuer, objects, kinds, clock.now, registry)
         joining = BootstrapTokens(objects, kinds, clock.now, issuer.audiences)
         objects.max_object_bytes = settings.max_object_bytes
         simulated = SimulatedAddresses(objects, kinds)

@@ -105,8 +105,12 @@ class StorePartition:
             self._watch = await self.store.watch(PREFIX, revision + 1, self._deliver, self._lost)
         finally:
             self._is_loading = False
+        self._check_forms(self._watch)
+
+    def _check_forms(self, watch: Watch) -> None:
+        """Raises StoreUnavailable if an event of the past cannot be served."""
         if self._in_other_form is not None:
-            self._watch.cancel()
+            watch.cancel()
             raise self._in_other_form
 
     def _note_unknown(self, prefix: str) -> None:
