@@ -177,7 +177,7 @@ class Providers:
 
     def from_storage(self, key: str, value: bytes) -> bytes:
         """See `bayplan.store.transforming.Transformer`."""
-        failure, bound = "no matching prefix found", self._bound_key(key)
+        failure, why, bound = "no matching prefix found", "", self._bound_key(key)
         for provider, measured in self._readers:
             if provider.secret is None:
                 if not value.startswith(ENCRYPTED):
@@ -190,10 +190,10 @@ class Providers:
                     found = provider.secret.decrypt(bound, value[len(provider.prefix) :])
                 except Unreadable as error:
                     measured.failed()
-                    failure = str(error)
+                    why = str(error)
                 else:
                     measured.done(started)
                     return found
         if value.startswith(ENCRYPTED):  # what follows the name of the provider and of its key is secret
-            failure = f'{failure}; it is encrypted as "{encryption_prefix(value)}"'
+            failure = f'{why or failure}; it is encrypted as "{encryption_prefix(value)}"'
         raise Untransformable(key, failure)
