@@ -78,7 +78,7 @@ def test_what_may_have_to_wait_is_left_to_the_slow_path() -> None:
         async with opened(settings=ApiServerSettings()) as api:
             get = Request("GET", NAMESPACE, {}, ADMIN)
             assert api.handle_at_once(get) is not None
-            for path in ("/api/v1/namespaces", "/healthz", NAMESPACE + "/status", NAMESPACE + "/pods/p/log"):
+            for path in ("/api/v1/namespaces", "/healthz/ping", NAMESPACE + "/status", NAMESPACE + "/pods/p/log"):
                 assert api.handle_at_once(Request("GET", path, {}, ADMIN)) is None, path
             assert api.handle_at_once(Request("DELETE", NAMESPACE, {}, ADMIN)) is None
             assert api.handle_at_once(replace(get, impersonation=Impersonation("alice"))) is None
@@ -157,5 +157,19 @@ def test_gets_that_always_execute_are_measured_as_if_they_had_been_let_in() -> N
             assert flow.series.executed.count == before + 3
             gate.update_metrics()
             assert flow.series.seats.count == before + 3
+
+    asyncio.run(run())
+
+
+def test_health_checks_are_answered_at_once_and_by_who_may() -> None:
+    async def run() -> None:
+        settings = ApiServerSettings(authorization_modes=("RBAC",))
+        async with opened(settings=settings) as api:
+            for path in ("/livez", "/readyz", "/healthz"):
+                assert (await at_once(api, Request("GET", path, {}, ADMIN))).code == 200
+            nobody = User("nobody", ())
+            assert (await at_once(api, Request("GET", "/livez", {}, nobody))).code == 403
+            for path, method in (("/livez/ping", "GET"), ("/livez/", "GET"), ("/version", "GET"), ("/livez", "POST")):
+                assert api.handle_at_once(Request(method, path, {}, ADMIN)) is None
 
     asyncio.run(run())
