@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import re
 from pathlib import Path
 from typing import Any, get_args
 
@@ -198,3 +199,26 @@ def test_an_object_takes_more_than_one_byte_less_than_it_takes(count: int) -> No
     assert takes_more_than(obj, size - 1)
     assert not takes_more_than(obj, size)
     assert takes_more_than(obj, size // 10)
+
+
+def test_bytes_may_come_as_numbers() -> None:
+    data = b'{"data": {"a": [1, 255, null], "b": [], "c": "eA=="}}'
+    secret, dropped = decode_reporting(core_v1.Secret, data)
+    assert (secret.data, dropped) == ({"a": "Af8A", "b": "", "c": "eA=="}, [])
+
+
+@pytest.mark.parametrize(
+    ("item", "what"),
+    [
+        ('"x"', "string"),
+        ("256", "number 256"),
+        ("-1", "number -1"),
+        ("1.0", "number 1.0"),
+        ("true", "bool"),
+        ("{}", "object"),
+    ],
+)
+def test_bytes_as_anything_but_small_numbers_are_refused(item: str, what: str) -> None:
+    text = f"json: cannot unmarshal {what} into Go struct field Secret.data of type uint8"
+    with pytest.raises(DecodeError, match=re.escape(text)):
+        decode_reporting(core_v1.Secret, b'{"data": {"a": [1, %b]}}' % item.encode())

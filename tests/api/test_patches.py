@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bayplan.api.patches import MAX_OPERATIONS, PatchError, apply_json_patch, apply_merge_patch
+from bayplan.api.patches import MAX_OPERATIONS, FailedTest, PatchError, apply_json_patch, apply_merge_patch
 from bayplan.api.strategic_patch import apply_strategic_patch
 from tests.cpu_time import cpu_time_below
 
@@ -108,6 +108,14 @@ def test_a_json_patch_that_cannot_be_applied(operation: dict[str, Any]) -> None:
             "error in remove for path: '/l/x': strconv.Atoi: parsing \"x\": invalid syntax",
         ),
         (
+            {"op": "test", "path": "/n/x", "value": 1},
+            "test operation does not apply: is missing path: /n/x: missing value",
+        ),
+        (
+            {"op": "test", "path": "/l/x", "value": 1},
+            "error in test for path: '/l/x': strconv.Atoi: parsing \"x\": invalid syntax",
+        ),
+        (
             {"op": "move", "path": "/a"},
             "move operation failed to decode from: operation, missing from field: missing value",
         ),
@@ -117,6 +125,13 @@ def test_what_is_wrong_with_an_operation(operation: dict[str, Any], detail: str)
     with pytest.raises(PatchError) as caught:
         apply_json_patch({"a": {}, "l": [1, 2]}, [operation])
     assert caught.value.detail == detail
+    assert not isinstance(caught.value, FailedTest)
+
+
+@pytest.mark.parametrize("path", ["/a/x", "/l/1", ""])
+def test_a_test_that_finds_another_value_fails(path: str) -> None:
+    with pytest.raises(FailedTest):
+        apply_json_patch({"a": {}, "l": [1, 2]}, [{"op": "test", "path": path, "value": 1}])
 
 
 def test_a_json_patch_has_a_limit() -> None:

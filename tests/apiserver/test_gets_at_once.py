@@ -78,7 +78,7 @@ def test_what_may_have_to_wait_is_left_to_the_slow_path() -> None:
         async with opened(settings=ApiServerSettings()) as api:
             get = Request("GET", NAMESPACE, {}, ADMIN)
             assert api.handle_at_once(get) is not None
-            for path in ("/api/v1/namespaces", "/healthz", NAMESPACE + "/status", NAMESPACE + "/pods/p/log"):
+            for path in ("/api/v1/namespaces", "/healthz/ping", NAMESPACE + "/status", NAMESPACE + "/pods/p/log"):
                 assert api.handle_at_once(Request("GET", path, {}, ADMIN)) is None, path
             assert api.handle_at_once(Request("DELETE", NAMESPACE, {}, ADMIN)) is None
             assert api.handle_at_once(replace(get, impersonation=Impersonation("alice"))) is None
@@ -135,5 +135,41 @@ def test_gets_at_once_are_measured_as_others_are() -> None:
                 'apiserver_flowcontrol_work_estimated_seats_count{flow_schema="exempt",priority_level="exempt"} 3.0'
                 in text
             )
+
+    asyncio.run(run())
+
+
+def test_gets_that_always_execute_are_measured_as_if_they_had_been_let_in() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            gate = api.gate
+            assert gate is not None
+            request = Request("GET", NAMESPACE, {}, ADMIN)
+            flow = gate.classify(request)
+            before = flow.counts.dispatched
+            flow.level.queue_set.highest_demand = 0
+            for _ in range(3):
+                assert api.handle_at_once(replace(request)) is not None
+            assert flow.counts.dispatched == before + 3
+            assert flow.level.queue_set.highest_demand == flow.level.queue_set.seats + 1
+            assert flow.counts.executing == flow.level.queue_set.executing == 0
+            assert flow.series is not None
+            assert flow.series.executed.count == before + 3
+            gate.update_metrics()
+            assert flow.series.seats.count == before + 3
+
+    asyncio.run(run())
+
+
+def test_health_checks_are_answered_at_once_and_by_who_may() -> None:
+    async def run() -> None:
+        settings = ApiServerSettings(authorization_modes=("RBAC",))
+        async with opened(settings=settings) as api:
+            for path in ("/livez", "/readyz", "/healthz"):
+                assert (await at_once(api, Request("GET", path, {}, ADMIN))).code == 200
+            nobody = User("nobody", ())
+            assert (await at_once(api, Request("GET", "/livez", {}, nobody))).code == 403
+            for path, method in (("/livez/ping", "GET"), ("/livez/", "GET"), ("/version", "GET"), ("/livez", "POST")):
+                assert api.handle_at_once(Request(method, path, {}, ADMIN)) is None
 
     asyncio.run(run())

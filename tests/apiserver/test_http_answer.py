@@ -92,3 +92,21 @@ def test_the_connection_is_kept_as_the_client_asks(version: str, header: str, ke
             assert (answer[1].get("Connection", "") != "close") is (kept or version == "1.0")
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("path", ["/livez", "/readyz?verbose", "/healthz?exclude=nosuch"])
+def test_health_checks_say_the_same_on_the_fast_path(path: str) -> None:
+    async def run() -> None:
+        async with served() as server:
+            slow, fast = await exchange(server, request("GET", path), request("GET", path))
+            assert fast[0] == slow[0] == 200
+            assert fast[2] == slow[2]
+            assert fast[1]["Content-Type"] == "text/plain; charset=utf-8"
+            assert fast[1]["X-Content-Type-Options"] == "nosniff"
+            own = {"Date", "Audit-Id"}
+            shown = [
+                {(name.lower(), value) for name, value in one[1].items() if name not in own} for one in (slow, fast)
+            ]
+            assert shown[0] == shown[1]
+
+    asyncio.run(run())

@@ -18,6 +18,7 @@ ROUTED = "406: Not Acceptable\n\nAvailable representations: application/json, ap
 STREAMS = f"{ROUTED}, application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
 AGGREGATED = "as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io"
 MAPS = "/api/v1/namespaces/default/configmaps"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/kube-public/events"
 
 
 class Row(NamedTuple):
@@ -29,6 +30,7 @@ class Row(NamedTuple):
     message: str = ""
     accept: str = "application/json"
     body: Any = None
+    warnings: tuple[str, ...] = ()
 
 
 def uid_conflict(uid: str) -> str:
@@ -88,6 +90,40 @@ ROWS = [
     ),
     Row(
         "POST",
+        EVENTS,
+        400,
+        "the API version in the data (v1) does not match the expected API version (events.k8s.io/v1)",
+        body={"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"}, "note": "n", "regarding": {}},
+        warnings=('unknown field "note"', 'unknown field "regarding"'),
+    ),
+    Row(
+        "POST",
+        f"{EVENTS}?fieldValidation=Strict",
+        400,
+        'Event in version "v1" cannot be handled as a Event: strict decoding error: unknown field "note"',
+        body={"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"}, "note": "n"},
+    ),
+    Row(
+        "POST",
+        EVENTS,
+        422,
+        'Event "" is invalid: [involvedObject.namespace: Invalid value: "": does not match event.namespace, '
+        "metadata.name: Required value: name or generateName is required, eventTime: Required value, "
+        'type: Invalid value: "": has invalid value: ]',
+        body={},
+    ),
+    Row(
+        "POST",
+        "/apis/networking.k8s.io/v1/ipaddresses",
+        422,
+        'IPAddress.networking.k8s.io "g-" is invalid: [metadata.generateName: Invalid value: "g-": must be a valid IP address, '
+        '(e.g. 10.9.8.7 or 2001:db8::ffff), metadata.name: Invalid value: "g-": must be a valid IP address, '
+        "(e.g. 10.9.8.7 or 2001:db8::ffff), spec.parentRef: Required value]",
+        body={"metadata": {"generateName": "g-"}},
+    ),
+    Row("GET", "/apis/networking.k8s.io/v1/namespaces/./ingresses/x", 500, 'invalid key: "/ingress/./x"'),
+    Row(
+        "POST",
         "/apis/apps/v1/namespaces/default/deployments",
         400,
         unknown("Deployment", "v9", "apps/v9", "pkg/api/legacyscheme/scheme.go:30"),
@@ -111,7 +147,7 @@ ROWS = [
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.method} {row.path} {row.accept} {row.code}" for row in ROWS])
 def test_the_answer_is_as_recorded(row: Row) -> None:
-    async def run() -> tuple[int, bytes, str]:
+    async def run() -> tuple[int, bytes, str, tuple[str, ...]]:
         async with opened() as api:
             made = await api.handle(Request("POST", MAPS, {}, ADMIN, b'{"metadata":{"name":"a"}}', "application/json"))
             uid = msgspec.json.decode(made.whole_body())["metadata"]["uid"]
@@ -120,10 +156,11 @@ def test_the_answer_is_as_recorded(row: Row) -> None:
             parameters = dict([query.split("=", 1)]) if query else {}
             request = Request(row.method, path, parameters, ADMIN, body, "application/json", accept=row.accept)
             response = await api.handle(request)
-            return response.code, response.whole_body(), uid
+            return response.code, response.whole_body(), uid, tuple(response.warnings)
 
-    code, body, uid = asyncio.run(run())
+    code, body, uid, warnings = asyncio.run(run())
     assert code == row.code
+    assert not row.warnings or warnings == row.warnings
     if row.message:
         assert msgspec.json.decode(body)["message"].replace(uid, "<uid>") == row.message
 

@@ -16,7 +16,7 @@ from bayplan.api.types import admissionregistration_v1 as ar
 from bayplan.api.types import meta_v1, networking_v1
 from bayplan.apiserver.authentication.metrics import AuthenticationMetrics
 from bayplan.apiserver.encryption.metrics import EnvelopeMetrics, TransformationMetrics
-from bayplan.apiserver.requests import Request, User
+from bayplan.apiserver.requests import Request, Response, User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.webhooks.calling import SendError
@@ -85,6 +85,26 @@ def test_requests_are_measured_with_the_sizes_of_what_is_read_and_written() -> N
             sli = "apiserver_request_sli_duration_seconds_count"
             assert _value(page, sli, verb="POST", scope="resource", **full) == 2
             assert _value(page, "apiserver_cache_list_total", index="", **place) == 1
+
+    asyncio.run(scenario())
+
+
+def test_deprecated_resources_and_rejected_requests_are_told() -> None:
+    async def scenario() -> None:
+        async with opened() as api:
+            await _ask(api, "GET", _MAPS)
+            place = {"group": "", "version": "v1", "resource": "endpoints", "subresource": ""}
+            series = "apiserver_requested_deprecated_apis"
+            assert series + "{" not in await _page(api)
+            await _ask(api, "GET", "/api/v1/namespaces/default/endpoints/none")
+            page = await _page(api)
+            assert _value(page, series, **place, removed_release="") == 1.0
+            assert page.count(series + "{") == 1
+            request = Request("GET", _MAPS, {}, ADMIN)
+            api.measured.record_rejected(request, None, Response(429))
+            where = {"verb": "LIST", "group": "", "version": "", "resource": "", "subresource": "", "scope": ""}
+            rejected = "apiserver_request_terminations_total"
+            assert _value(await _page(api), rejected, **where, component="apiserver", code="429") == 1.0
 
     asyncio.run(scenario())
 

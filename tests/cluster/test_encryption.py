@@ -19,7 +19,10 @@ from bayplan.cluster.encryption import own_configuration
 from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.settings import CLUSTER_API, ClusterSettings
 from bayplan.kubelet.simulator import SimulatorSettings
-from bayplan.store.errors import Untransformable
+from bayplan.store.errors import StoreUnavailable, Untransformable
+from bayplan.store.url import open_store
+from bayplan.support.clock import SystemClock
+from tests.apiserver.serving import opened
 
 SHOWN = base64.b64encode(b"correct horse battery staple").decode()
 """As secrets show it in JSON, and as it would stand in the store."""
@@ -95,13 +98,28 @@ def test_secrets_are_not_readable_on_the_disk_and_come_back_after_a_restart(tmp_
     asyncio.run(run())
 
 
+def test_without_a_configuration_nothing_is_served_that_is_encrypted(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with running(tmp_path, write(tmp_path / "one.json", keyed("aesgcm", "one"))) as cluster:
+            await cluster.client().create(secret("a"))
+        why = r'secrets/default/a is encrypted, as "k8s:enc:aesgcm:v1:one": start with .* \(--encryption-provider-config\)'
+        with pytest.raises(StoreUnavailable, match=why):
+            async with opened(open_store(f"sqlite:{tmp_path}/store.db", clock=SystemClock())):
+                pass
+
+    asyncio.run(run())
+
+
 def test_without_the_key_nothing_is_served(tmp_path: Path) -> None:
     async def run() -> None:
         configuration = write(tmp_path / "one.json", keyed("aesgcm", "one"))
         async with running(tmp_path, configuration) as cluster:
             await cluster.client().create(secret("a"))
         other = write(tmp_path / "other.json", keyed("aesgcm", "two"))
-        with pytest.raises(Untransformable, match=r"secrets/default/a'?: no matching prefix found"):
+        with pytest.raises(
+            Untransformable,
+            match=r'secrets/default/a\'?: no matching prefix found; it is encrypted as "k8s:enc:aesgcm:v1:one"',
+        ):
             async with running(tmp_path, other):
                 pass
         async with running(tmp_path, configuration) as cluster:

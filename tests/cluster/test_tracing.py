@@ -222,6 +222,8 @@ def test_a_file_says_where_traces_go_and_how_many_there_are() -> None:
         (file(samplingRatePerMillion=-1), "samplingRatePerMillion: Invalid value: -1: sampling rate must be positive"),
         (file(samplingRatePerMillion=1_000_001), "must be less than or equal to one million"),
         (file(endpoint="http://collector:4317"), "unsupported scheme: http"),
+        (file(endpoint="a b"), 'parse "dns://a b": invalid character " " in host name'),
+        (file(endpoint="collector:otlp"), 'parse "dns://collector:otlp": invalid port ":otlp" after host'),
         (file(nosuch=1), 'unknown field "nosuch"'),
         (b"kind: Pod\napiVersion: v1\n", "no kind"),
     ],

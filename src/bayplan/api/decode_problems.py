@@ -152,11 +152,25 @@ def _read_plain(value: Any, of: schema.Schema, go_type: str, place: Place, probl
     elif kind == "string" and name == "string":
         if of.get("format") == "byte" and (message := base64_problem(value)):
             problems.append(message)
+    elif of.get("format") == "byte" and name == "array":
+        problems.extend(place.mismatch(_shown(item), "uint8") for item in value if not _is_byte(item))
     elif kind in ("integer", "number") and name == "number":
         if not _fits(value, kind, of.get("format", "")):
             problems.append(place.mismatch(f"number {value}", go_type))
     elif not (kind == "boolean" and name == "bool"):
         problems.append(place.mismatch(name, go_type))
+
+
+def _is_byte(item: Any) -> bool:
+    """Whether Go reads an item of a list as a byte, which bytes may be given as."""
+    if item is None:
+        return True
+    return isinstance(item, Number) and item.isdigit() and len(item) <= len("255") and int(item) <= 0xFF
+
+
+def _shown(value: Any) -> str:
+    """A JSON value as Go says what it cannot read."""
+    return f"number {value}" if isinstance(value, Number) else json_name(value)
 
 
 def _fits(number: str, kind: str, width: str) -> bool:

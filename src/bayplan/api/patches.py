@@ -29,6 +29,10 @@ class PatchError(Exception):
         """What Go's `json-patch` says of an operation, where that is known; answers to patches do not show it."""
 
 
+class FailedTest(PatchError):
+    """A test of a JSON patch finds another value."""
+
+
 GENERIC = "the server rejected our request due to an error in our request"
 
 
@@ -71,10 +75,12 @@ def apply_json_patch(tree: Any, operations: Any) -> Any:
 def _of_operation(detail: str, operation: dict[str, Any]) -> str:
     """What is wrong with an operation, given what is wrong at its path."""
     name, path = operation.get("op"), operation.get("path")
+    if detail == _NO_PATH and name == "test":
+        return f"test operation does not apply: is missing path: {path}: {_MISSING_VALUE}"
     if detail == _NO_PATH:
         shown = path if name == "replace" else f'"{path}"'
         return f"{name} operation does not apply: doc is missing path: {shown}: {_MISSING_VALUE}"
-    if not detail.startswith(_AT_PATH) or name not in ("add", "remove", "replace"):
+    if not detail.startswith(_AT_PATH) or name not in ("add", "remove", "replace", "test"):
         return detail
     if name == "replace":
         return f"replace operation does not apply: doc is missing key: {path}: {_MISSING_VALUE}"
@@ -98,7 +104,7 @@ def _apply_operation(document: dict[str, Any], operation: dict[str, Any], may_co
     elif name == "test":
         found = _get(document, path, missing=None) if path else document[""]
         if not is_same(found, value):
-            raise PatchError(422, GENERIC)
+            raise FailedTest(422, GENERIC)
     elif name == "remove":
         _remove(document, path)
     elif name in ("move", "copy"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+from base64 import b64encode
 from collections.abc import Collection
 from typing import Any, Final
 
@@ -106,6 +107,22 @@ def _prune(value: Any, schema: Schema, path: str, dropped: list[str], gates: Col
             _filled(_prune(item, schema["items"], f"{base}[{index}].", dropped, gates), schema["items"])
             for index, item in enumerate(value)
         ]
+    if isinstance(value, list) and schema.get("format") == "byte":
+        return _in_base64(value)
+    return value
+
+
+def _in_base64(numbers: list[Any]) -> Any:
+    """Bytes that are given as a list of numbers, as Go reads them, too: null is 0. The list itself if it holds anything else."""
+    try:
+        return b64encode(bytes(0 if one is None else _number(one) for one in numbers)).decode()
+    except (TypeError, ValueError):
+        return numbers
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int:  # True is none
+        raise TypeError
     return value
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -275,11 +275,15 @@ class Call:
         elif mode == "Warn" and self.request.reads_warnings and may_repeat_fields(data):
             problems = field_problems(data, problems)
         if problems and mode == "Strict":
-            shown = f'{kind_name} in version "{api_version.rpartition("/")[2]}" cannot be handled as a {kind_name}'
-            raise bad_request(f"{shown}: strict decoding error: {', '.join(problems)}")
+            raise self._strict_error(kind_name, api_version, problems)
         if mode == "Warn":
             self.warnings.extend(problems)
         return obj
+
+    @staticmethod
+    def _strict_error(kind_name: str, api_version: str, problems: Sequence[str]) -> ApiError:
+        shown = f'{kind_name} in version "{api_version.rpartition("/")[2]}" cannot be handled as a {kind_name}'
+        return bad_request(f"{shown}: strict decoding error: {', '.join(problems)}")
 
     def _readable(self, data: bytes, kind_name: str) -> bytes:
         """A body that could not be read, with texts that are valid; that may help. Raises ApiError (400) if it is no object at all."""
@@ -337,6 +341,7 @@ class Call:
             if unreadable := version_problem(given_version):
                 raise Unrecognized(kind_name, unreadable, self.request.body)
             if given_kind in ("", kind_name) and is_registered(kind_name, given_version):
+                self._note_unknown_fields(kind_name, given_version)
                 found = f"the API version in the data ({given_version})"
                 raise bad_request(f"{found} does not match the expected API version ({api_version})")
             version = (given_version or api_version).rpartition("/")[2]
@@ -344,6 +349,20 @@ class Call:
             raise bad_request(
                 f'{given_kind or kind_name} in version "{version}" cannot be handled as a {kind_name}: {what}'
             )
+
+    def _note_unknown_fields(self, kind_name: str, given_version: str) -> None:
+        """A body of another version is decoded as that first: fields that it does not have are warned of, or refused (400)."""
+        mode = self.request.query.get("fieldValidation") or "Warn"
+        given = self.context.kinds.of_kind(given_version, kind_name)
+        if mode == "Ignore" or given is None:
+            return
+        try:
+            problems = decode_reporting(given.type, self.body_json(kind_name))[1]
+        except DecodeError:  # whose fields are not of the types of that version: it is refused anyway
+            return
+        if problems and mode == "Strict":
+            raise self._strict_error(kind_name, given_version, problems)
+        self.warnings.extend(problems)
 
     def other_type(self, given_version: str, given_kind: str, kind_name: str, api_version: str) -> str:
         """Why something of a type that it says it has is not of the one that is wanted."""

@@ -27,6 +27,7 @@ from bayplan.apiserver.context import BODY_TYPES, Call, Context
 from bayplan.apiserver.custom_resources.routes import settled_path, verb_not_supported
 from bayplan.apiserver.discovery.deprecation import deprecation_of
 from bayplan.apiserver.flow_control.watch_counts import WatchCounts
+from bayplan.apiserver.health import HEALTH_CHECKS
 from bayplan.apiserver.nonresource import page_not_found
 from bayplan.apiserver.permitted_paths import PermittedPaths
 from bayplan.apiserver.reads.negotiation import JSON, PLAIN, Form
@@ -54,6 +55,9 @@ class NonResourceHandler(Protocol):
 
     async def handle(self, request: Request) -> Response:
         """The response."""
+
+    def check(self, request: Request) -> Response | None:
+        """The response to one of the HEALTH_CHECKS; None if a request is for something else."""
 
 
 class Dispatcher:
@@ -121,13 +125,15 @@ class Dispatcher:
         context, info = self._context, request.info
         if (
             info.verb != "get"
-            or not info.is_resource
+            or not (info.is_resource or request.path in HEALTH_CHECKS)
             or info.subresource
             or self.interceptor is not None
             or (context.objects.is_shared and not self._is_current())
             or context.authorizer.asks_webhooks
         ):
             return False
+        if not info.is_resource:
+            return True
         kind = context.kinds.of_resource(info.group, info.version, info.resource)
         return kind is not None and kind.is_stored and not kind.asks_webhook
 
@@ -144,6 +150,8 @@ class Dispatcher:
             # None: what lies at this path is another server's, or a custom resource without its namespace
             is_routed = path is not None and not request.path.startswith("//")
             response = self._got(Call.of(self._context, request, path)) if path is not None and is_routed else None
+            if response is None:
+                response = self._nonresource.check(request) if path is None else None
             if response is None:
                 response = self._aggregated(request) or page_not_found()
         except Exception as error:

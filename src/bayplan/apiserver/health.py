@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bayplan.apiserver.metric_stability import described
-from bayplan.apiserver.requests import Request, Response
+from bayplan.apiserver.requests import CHECK_HEADERS, TEXT, Request, Response
 from bayplan.support.metrics import Registry
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-TEXT = "text/plain; charset=utf-8"
-_HEADERS = {"X-Content-Type-Options": "nosniff"}
+HEALTH_CHECKS: Final = frozenset(("/healthz", "/livez", "/readyz"))
+"""The paths that sum up all checks."""
 
 CACHES: Final = "caches"
 """Step of the start: the store is read into the caches."""
@@ -161,8 +161,8 @@ class Health:
             logger.info("%s check failed: %s", kind, "; ".join(problems))
             return _failed(f"{text}{kind} check failed\n")
         if "verbose" not in request.query:
-            return Response(200, b"ok", TEXT, dict(_HEADERS))
-        return Response(200, f"{text}{kind} check passed\n".encode(), TEXT, dict(_HEADERS))
+            return Response(200, b"ok", TEXT, dict(CHECK_HEADERS))
+        return Response(200, f"{text}{kind} check passed\n".encode(), TEXT, dict(CHECK_HEADERS))
 
     def _note(self, name: str, kind: str, *, is_fine: bool) -> None:
         self._results.labels(name, kind).set(float(is_fine))
@@ -250,4 +250,4 @@ def _excluded(request: Request) -> Sequence[str]:
 
 
 def _failed(text: str) -> Response:
-    return Response(500, text.encode(), TEXT, dict(_HEADERS))
+    return Response(500, text.encode(), TEXT, dict(CHECK_HEADERS))

@@ -16,7 +16,7 @@ from bayplan.apiserver.aggregation.forwarding import relay_to
 from bayplan.apiserver.aggregation.probing import AGGREGATOR
 from bayplan.apiserver.discovery.documents import Discovery
 from bayplan.apiserver.flow_control.dumps import ROOT, dump
-from bayplan.apiserver.health import Health
+from bayplan.apiserver.health import HEALTH_CHECKS, Health
 from bayplan.apiserver.openapi.documents import OpenApi
 from bayplan.apiserver.profiles import profile_page
 from bayplan.apiserver.reads.negotiation import JSON, OFFERED, check_produced, negotiate_document
@@ -102,6 +102,10 @@ class NonResource:
         if head in ("api", "apis"):
             return self._discover(request, path)
         return page_not_found()
+
+    def check(self, request: Request) -> Response | None:
+        """See `NonResourceHandler`."""
+        return self._health.handle(request, request.path) if request.path in HEALTH_CHECKS else None
 
     @staticmethod
     async def _what_if(

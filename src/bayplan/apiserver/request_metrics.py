@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bayplan.api.kinds import Kind
+from bayplan.apiserver.discovery.deprecation import deprecation_of
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.requests import Request, ResourcePath, Response
 from bayplan.support.metrics import Counter, Gauge, Histogram, Registry, exponential_buckets
@@ -80,6 +81,16 @@ class RequestMetrics:
             ("group", "resource", "index"),
         )
         registry.on_render(self._sum_up)
+        self._terminations = registry.counter(
+            "apiserver_request_terminations_total",
+            "Number of requests which apiserver terminated in self-defense.",
+            (*_SCOPE, "code"),
+        )
+        self._deprecated = registry.gauge(
+            "apiserver_requested_deprecated_apis",
+            "Gauge of deprecated APIs that have been requested, broken out by API group, version, resource, subresource, and removed_release.",
+            ("group", "version", "resource", "subresource", "removed_release"),
+        )
         self._long_running = registry.gauge(
             "apiserver_longrunning_requests", "Long-running requests that are being served.", _SCOPE
         )
@@ -120,9 +131,12 @@ class RequestMetrics:
     def record_rejected(self, request: Request, path: ResourcePath | None, response: Response) -> None:
         """Count a request that was not let in. How long that took says nothing."""
         self._make(request, path, response).total.value += 1
+        self._terminations.labels(*_labels(request, path, is_watch=False), str(response.code)).inc()
 
     def _make(self, request: Request, path: ResourcePath | None, response: Response) -> _Series:
         verb, *place = _labels(request, path, is_watch=response.watcher is not None)
+        if path is not None and deprecation_of(path.kind):  # nothing that is served says when it will be removed
+            self._deprecated.labels(*place[:4], "").set(1.0)
         labels = (verb, "All" if "dryRun" in request.query else "", *place)
         is_write = path is not None and request.info.verb in _WITH_BODIES
         return _Series(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from multidict import MultiMapping
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 JSON = "application/json"
 YAML = "application/yaml"
 TEXT = "text/plain; charset=utf-8"
+CHECK_HEADERS: Final = {"X-Content-Type-Options": "nosniff"}
+"""Of responses to health checks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from bayplan.apiserver.bootstrap.identity import check_no_other_cluster
 from bayplan.apiserver.bootstrap.kubernetes_service import publish_service, restore_service, withdraw_service
 from bayplan.apiserver.context import Call, Context
 from bayplan.apiserver.dispatch import Dispatcher
+from bayplan.apiserver.flow_control.configuration import Classification
 from bayplan.apiserver.flow_control.gate import Admission, Gate
 from bayplan.apiserver.flow_control.loading import GateConfiguration, open_gate
 from bayplan.apiserver.flow_control.parameters import ADJUSTMENT_SECONDS
@@ -94,7 +95,7 @@ class ApiServer:
         objects = ObjectStore(store, kinds, elsewhere)
         registry = metrics or Registry()
         issuer = build_issuer(settings, token_keys or TokenKeys(make_signing_key))
-        accounts = ServiceAccountTokens(issuer, objects, kinds, clock.now)
+        accounts = ServiceAccountTokens(issuer, objects, kinds, clock.now, registry)
         joining = BootstrapTokens(objects, kinds, clock.now, issuer.audiences)
         objects.max_object_bytes = settings.max_object_bytes
         simulated = SimulatedAddresses(objects, kinds)
@@ -303,13 +304,28 @@ class ApiServer:
             or not self._dispatcher.gets_at_once(request)
         ):
             return None
-        admission = gate.enter_at_once(request)
-        if admission is None:
-            return None
-        response = self._dispatcher.get(request)
-        self._let_out(gate, admission, response)
+        classification = gate.classify(request)
+        if classification.is_exempt:
+            response = self._get_exempt(gate, classification, request)
+        else:
+            admission = gate.enter_at_once(request, classification)
+            if admission is None:
+                return None
+            response = self._dispatcher.get(request)
+            self._let_out(gate, admission, response)
         if request.warning:
             response.warnings = (request.warning, *response.warnings)
+        return response
+
+    def _get_exempt(self, gate: Gate, classification: Classification, request: Request) -> Response:
+        """The answer to a get that always executes: it is not let in and out unless another server gives the answer."""
+        started = self.context.clock.monotonic()
+        response = self._dispatcher.get(request)
+        if response.relay is None:
+            gate.note_exempt_get(classification, started)
+            response.flow = classification.identity
+        elif (admission := gate.enter(request)) is not None:
+            self._let_out(gate, admission, response)
         return response
 
     def submit(self, request: Request) -> PendingResponse | None:
@@ -327,8 +343,9 @@ class ApiServer:
         ):
             return None
         started = self.context.clock.now()
-        admission = self.gate.enter_at_once(request) if self.gate is not None else None
-        if admission is None and self.gate is not None:
+        gate = self.gate
+        admission = gate.enter_at_once(request, gate.classify(request)) if gate is not None else None
+        if admission is None and gate is not None:
             return None
         submitted = None
         try:

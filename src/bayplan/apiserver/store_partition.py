@@ -16,6 +16,7 @@ from typing import Final
 from bayplan.api.errors import internal_error, service_unavailable
 from bayplan.api.kinds import Kind
 from bayplan.api.protobuf import MAGIC
+from bayplan.apiserver.encryption.prefixes import ENCRYPTED, encryption_prefix
 from bayplan.apiserver.reads.cache import ResourceCache
 from bayplan.store.errors import Compacted, StoreClosed, StoreCorrupt, StoreError, StoreUnavailable
 from bayplan.store.interface import Event, KeyValue, Store, Watch
@@ -53,8 +54,8 @@ class StorePartition:
         self._watch: Watch | None = None
         self._is_loading = False
         """Whether events are those of the past, which belong to what is read at the start."""
-        self._protobuf_key = ""
-        """One of them that cannot be served; "" if there is none."""
+        self._in_other_form: StoreUnavailable | None = None
+        """Why one of them cannot be served; None if there is none such."""
         self._relisting: asyncio.Task[None] | None = None
         """Reads everything anew; None unless the store's watch was lost."""
         self._unread = ""
@@ -92,21 +93,25 @@ class StorePartition:
                 continue
             if cache is None:
                 self._note_unknown(prefix_of(item.key))
-            elif item.value.startswith(MAGIC):
-                raise _in_protobuf(item.key)
+            elif item.value.startswith(_OTHER_FORMS):
+                raise _in_other_form(item.key, item.value)
             else:
                 cache.load(item.key, item.value, item.mod_revision, item.create_revision)
         self.revision = revision
         for cache in self.caches.values():
             cache.history_start = cache.revision = revision
-        self._protobuf_key, self._is_loading = "", True
+        self._in_other_form, self._is_loading = None, True
         try:
             self._watch = await self.store.watch(PREFIX, revision + 1, self._deliver, self._lost)
         finally:
             self._is_loading = False
-        if self._protobuf_key:
-            self._watch.cancel()
-            raise _in_protobuf(self._protobuf_key)
+        self._check_forms(self._watch)
+
+    def _check_forms(self, watch: Watch) -> None:
+        """Raises StoreUnavailable if an event of the past cannot be served."""
+        if self._in_other_form is not None:
+            watch.cancel()
+            raise self._in_other_form
 
     def _note_unknown(self, prefix: str) -> None:
         if self._elsewhere is not None and prefix not in self._elsewhere:
@@ -257,8 +262,8 @@ class StorePartition:
         for event in events:
             cache = self._cache_of_key(event.key)
             if cache is not None:
-                if self._is_loading and event.value is not None and event.value.startswith(MAGIC):
-                    self._protobuf_key = event.key
+                if self._is_loading and event.value is not None and event.value.startswith(_OTHER_FORMS):
+                    self._in_other_form = _in_other_form(event.key, event.value)
                 else:
                     cache.apply(event)
             if self._joining and (joining := self._joining.get(prefix_of(event.key))) is not None:
@@ -289,8 +294,14 @@ class StorePartition:
         await future
 
 
-def _in_protobuf(key: str) -> StoreUnavailable:
+_OTHER_FORMS: Final = (MAGIC, ENCRYPTED)
+
+
+def _in_other_form(key: str, value: bytes) -> StoreUnavailable:
     """Why a store is not served as it is."""
+    if value.startswith(ENCRYPTED):
+        what = "start with the configuration that has its key and names its resource (--encryption-provider-config)"
+        return StoreUnavailable(f'{key} is encrypted, as "{encryption_prefix(value)}": {what}')
     return StoreUnavailable(
         f"{key} is kept in protobuf: start with --storage-media-type=application/vnd.kubernetes.protobuf, which reads JSON as well"
     )

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from typing import Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from bayplan.api.errors import invalid
+from bayplan.api.errors import invalid, quoted
 from bayplan.apiserver.configuration.files import ConfigurationError, ConfigurationStruct, read_file
 from bayplan.apiserver.request_info import RequestInfo
 from bayplan.apiserver.requests import Request
@@ -81,12 +81,25 @@ def read_tracing(data: bytes) -> TracingSettings:
         errors.append(invalid("samplingRatePerMillion", rate, text))
     endpoint = file.endpoint if file.endpoint is not None else _DEFAULT_ENDPOINT
     scheme = urlsplit(endpoint).scheme if "//" in endpoint else "dns"
+    if scheme == "dns" and (problem := _host_problem(endpoint)):
+        shown = endpoint if "//" in endpoint else f"dns://{endpoint}"
+        errors.append(invalid("endpoint", shown, f"parse {quoted(shown)}: {problem}"))
     if scheme not in _SCHEMES:
         text = f"unsupported scheme: {scheme}.  Options are none, dns, unix, or unix-abstract"
         errors.append(invalid("endpoint", endpoint, text))
     if errors:
         raise ConfigurationError("; ".join(map(str, errors)))
     return TracingSettings(endpoint, rate / _MOST)
+
+
+def _host_problem(endpoint: str) -> str:
+    """Why Go does not read an address as that of a host; "" if it does."""
+    host = endpoint.partition("//")[2].partition("/")[0] if "//" in endpoint else endpoint
+    if " " in host:
+        return 'invalid character " " in host name'
+    port = host[host.rindex("]") + 1 :] if "]" in host else host
+    _, colon, port = port.rpartition(":")
+    return f"invalid port {quoted(colon + port)} after host" if colon and not port.isdecimal() and port else ""
 
 
 def span_name(method: str, info: RequestInfo) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -336,3 +337,40 @@ def test_only_a_wrong_token_is_refused_not_a_missing_one() -> None:
     assert anonymous.name == "system:anonymous"
     authenticator.anonymous = False
     assert authenticator.authenticate("") is None
+
+
+def test_empty_audiences_are_owned_and_missing_ones_are_not() -> None:
+    async def case(api: ApiServer, _client: Client, _clock: SettableClock) -> None:
+        path = "/api/v1/namespaces/default/serviceaccounts/robot/token"
+        for spec, owned in (({"audiences": []}, True), ({}, False), ({"audiences": ["api"]}, True)):
+            body = json.dumps({"spec": spec}).encode()
+            answer = await api.handle(Request("POST", path, {}, ADMIN, body, "application/json"))
+            [entry] = json.loads(answer.whole_body())["metadata"]["managedFields"]
+            assert ("f:audiences" in entry["fieldsV1"]["f:spec"]) is owned
+
+    run(case)
+
+
+def test_tokens_that_should_have_been_replaced_are_counted_apart() -> None:
+    async def case(api: ApiServer, admin: Client, clock: SettableClock) -> None:
+        def counted() -> list[str]:
+            page = api.metrics.render().decode()
+            return [
+                re.findall(rf"^serviceaccount_{name}_tokens_total (.*)$", page, re.M)[0] for name in ("valid", "stale")
+            ]
+
+        spec = core_v1.PodSpec(containers=(core_v1.Container(name="c", image="x"),), service_account_name="robot")
+        await admin.create(core_v1.Pod(metadata=meta_v1.ObjectMeta(name="p", namespace="default"), spec=spec))
+        bound = authentication_v1.BoundObjectReference(kind="Pod", api_version="v1", name="p")
+        renewed = (await request_token(api, bound_object_ref=bound, expiration_seconds=3607)).status.token
+        other = (await request_token(api, expiration_seconds=7200)).status.token
+        tokens = api.context.service_accounts
+        for token in (renewed, other):
+            assert tokens.user(token) is not None
+        assert counted() == ["1.0", "0.0"]
+        clock.time += 3608
+        for token in (renewed, other):
+            assert tokens.user(token) is not None
+        assert counted() == ["1.0", "1.0"]
+
+    run(case)

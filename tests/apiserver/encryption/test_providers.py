@@ -74,6 +74,9 @@ def test_what_no_key_reads_is_an_error() -> None:
         Providers([IDENTITY]).from_storage(KEY, stored)
     with pytest.raises(Untransformable, match="no matching prefix found"):
         Providers([provider("aesgcm")]).from_storage(KEY, VALUE)
+    broken = stored[:-1] + bytes((stored[-1] ^ 1,))
+    with pytest.raises(Untransformable, match="message authentication failed"):  # not that it is encrypted
+        Providers([provider("aesgcm"), IDENTITY]).from_storage(KEY, broken)
     assert Providers([IDENTITY]).is_current(VALUE)
     assert not Providers([IDENTITY]).is_current(stored)
 

@@ -59,6 +59,12 @@ def test_a_test_that_fails_leaves_the_object_as_it_is() -> None:
     assert mutated(patch, is_patch=True) == POD
 
 
+def test_a_test_of_what_is_not_there_is_an_error() -> None:
+    patch = '[JSONPatch{op: "test", path: "/spec/containers/9/name", value: "c"}]'
+    text = "JSON Patch: test operation does not apply: is missing path: /spec/containers/9/name: missing value"
+    assert problem(patch, is_patch=True) == text
+
+
 def test_patches_that_cannot_be_applied_are_errors() -> None:
     assert problem('[JSONPatch{op: "remove", path: "/nope"}]', is_patch=True).startswith("JSON Patch: ")
     text = "expression '[JSONPatch{op: \"add\", path: object.nope}]' resulted in error: no such key: nope"

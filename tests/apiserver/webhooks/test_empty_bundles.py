@@ -61,3 +61,23 @@ def test_leaving_an_empty_bundle_out_counts_once(kind: str, tmp_path: Path) -> N
             assert patched["webhooks"] == made["webhooks"]
 
     asyncio.run(run())
+
+
+def test_any_patch_leaves_an_empty_bundle_out(tmp_path: Path) -> None:
+    path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+    webhook = {
+        "name": "a.example.com",
+        "clientConfig": {"url": "https://127.0.0.1:1/", "caBundle": ""},
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+
+    async def run() -> None:
+        async with opened(open_store("memory:", clock=SystemClock())) as api:
+            await send(api, "POST", path, {"metadata": {"name": "w"}, "webhooks": [webhook]})
+            for label in "ab":
+                patch = {"metadata": {"labels": {"a": label}}}
+                patched = await send(api, "PATCH", f"{path}/w", patch, "application/merge-patch+json")
+                assert patched["metadata"]["generation"] == 2
+
+    asyncio.run(run())

@@ -147,11 +147,15 @@ class Strategy:
     status_checks = UpdateChecks()
     """The same for updates of the status."""
 
+    metadata_comes_second = False
+    """Whether what is wrong with metadata is told after what is wrong with the object, but before what is wrong with the creation or change."""
     changes_come_first = False
     """Whether what is wrong with a creation or change is told before what is wrong with the object."""
 
     checks_generated_names = True
     """Whether the prefix of a generated name is checked as well as the name."""
+    completes_names = True
+    """Whether random characters follow a `generateName`."""
     names_unnamed = False
     """Whether an object without a name gets a random one."""
 

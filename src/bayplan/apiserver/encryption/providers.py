@@ -23,13 +23,12 @@ from cryptography.hazmat.primitives.ciphers.modes import CBC
 from cryptography.hazmat.primitives.padding import PKCS7
 
 from bayplan.apiserver.encryption.metrics import FROM_STORAGE, TO_STORAGE, TransformationMetrics
+from bayplan.apiserver.encryption.prefixes import ENCRYPTED, encryption_prefix
 from bayplan.store.errors import Untransformable
 from bayplan.support.metrics import Registry
 
 RandomBytes = Callable[[int], bytes]
 """So many bytes that nobody can guess."""
-ENCRYPTED: Final = b"k8s:enc:"
-"""What all encrypted values begin with, whichever the provider."""
 _VECTOR_BYTES: Final = 16
 _NONCE_BYTES: Final = 12
 _BLOCK_BITS: Final = 128
@@ -178,7 +177,7 @@ class Providers:
 
     def from_storage(self, key: str, value: bytes) -> bytes:
         """See `bayplan.store.transforming.Transformer`."""
-        failure, bound = "no matching prefix found", self._bound_key(key)
+        failure, why, bound = "no matching prefix found", "", self._bound_key(key)
         for provider, measured in self._readers:
             if provider.secret is None:
                 if not value.startswith(ENCRYPTED):
@@ -191,8 +190,10 @@ class Providers:
                     found = provider.secret.decrypt(bound, value[len(provider.prefix) :])
                 except Unreadable as error:
                     measured.failed()
-                    failure = str(error)
+                    why = str(error)
                 else:
                     measured.done(started)
                     return found
+        if value.startswith(ENCRYPTED):  # what follows the name of the provider and of its key is secret
+            failure = f'{why or failure}; it is encrypted as "{encryption_prefix(value)}"'
         raise Untransformable(key, failure)

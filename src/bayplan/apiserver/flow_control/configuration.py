@@ -95,8 +95,9 @@ class Configuration:
             level.divide(self.server_limit, shares)
             if level.highest == 0 and not level.is_exempt:
                 logger.warning(
-                    "PriorityLevelConfiguration %s has no seats and may borrow none: its requests are rejected",
+                    "PriorityLevelConfiguration %s has no seats and may borrow none: its requests %s",
                     level.name,
+                    "wait in vain" if level.queuing is not None else "execute one at a time",
                 )
         self.adjust(now)
 

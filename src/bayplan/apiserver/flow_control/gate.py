@@ -21,7 +21,7 @@ from bayplan.apiserver.flow_control.estimation import MUTATING, Estimator, Objec
 from bayplan.apiserver.flow_control.levels import Level
 from bayplan.apiserver.flow_control.measuring import FlowMetrics, FlowSeries
 from bayplan.apiserver.flow_control.pacing import Paced
-from bayplan.apiserver.flow_control.parameters import MAXIMUM_WAIT_SECONDS, WAIT_SHARE
+from bayplan.apiserver.flow_control.parameters import MAXIMUM_WAIT_SECONDS, WAIT_SHARE, WATCHES_PER_SEAT
 from bayplan.apiserver.flow_control.queues import CANCELLED, TIME_OUT, State, Ticket
 from bayplan.apiserver.flow_control.watch_counts import WatchCounts
 from bayplan.apiserver.flow_control.work import ONE_SEAT, Work
@@ -82,6 +82,7 @@ class Gate:
     def adjust(self) -> None:
         """Adjust the limits to the demand. To be called every `ADJUSTMENT_SECONDS`."""
         self._take_kinds()
+        self._metrics.fold()
         self._metrics.take_times(self.configuration, self._clock.monotonic())
         self.configuration.adjust(self._clock.monotonic())
         self._limits_changed()
@@ -120,12 +121,25 @@ class Gate:
         verb = info.verb
         if (info.subresource or verb == "proxy") and info.is_long_running and verb != "watch":
             return None
-        return self._enter(request, info, self.configuration.classify(info, request.user))
-
-    def enter_at_once(self, request: Request) -> Admission | None:
-        """Let a request in that cannot wait. None if it would have to, or be rejected."""
-        info = request.info
         classification = self.configuration.classify(info, request.user)
+        if classification.is_exempt:
+            return self._enter_exempt(request, verb, classification)
+        return self._enter(request, info, classification)
+
+    def classify(self, request: Request) -> Classification:
+        """Where a request belongs, which has not come to the gate yet."""
+        return self.configuration.classify(request.info, request.user)
+
+    def note_exempt_get(self, classification: Classification, started: float) -> None:
+        """A get that always executes was answered before anything else happened, without `enter`. started: when, in monotonic seconds."""
+        series = classification.series or self._series(classification)
+        series.one_seat += 1
+        classification.level.queue_set.note_exempt(classification)
+        series.executed.observe(self._monotonic() - started)
+
+    def enter_at_once(self, request: Request, classification: Classification) -> Admission | None:
+        """Let a request in that cannot wait. None if it would have to, or be rejected. classification: that of `classify`."""
+        info = request.info
         level, is_get = classification.level, info.verb == "get"
         if not classification.is_exempt:
             seats = 1 if is_get else self._estimator.write(self._estimator.watches(info), level.most_seats).seats
@@ -133,13 +147,28 @@ class Gate:
                 return None
         return self._enter(request, info, classification, is_instant=is_get)
 
+    def _enter_exempt(self, request: Request, verb: str, classification: Classification) -> Admission:
+        """`_enter` for a request that always executes, without what only limits need."""
+        series = classification.series or self._series(classification)
+        level = classification.level
+        work = ONE_SEAT if verb == "get" else self._estimate(request, level, series)
+        if work is ONE_SEAT:
+            series.one_seat += 1
+        else:
+            series.seats.observe(work.seats)
+        self.executing[verb in READING] += 1
+        return level.queue_set.start_exempt(self._monotonic(), work, classification, request)
+
+    def _series(self, classification: Classification) -> FlowSeries:
+        """Where the requests of a classification are measured, found once."""
+        series = classification.series = self._metrics.series(classification)
+        return series
+
     def _enter(
         self, request: Request, info: RequestInfo, classification: Classification, *, is_instant: bool = False
     ) -> Admission:
         verb = info.verb
-        series = classification.series
-        if series is None:
-            series = classification.series = self._metrics.series(classification)
+        series = classification.series or self._series(classification)
         level = classification.level
         work = ONE_SEAT if verb == "get" else self._estimate(request, level, series)
         if work is ONE_SEAT:  # as nearly always
@@ -173,8 +202,9 @@ class Gate:
         info = request.info
         if info.verb in MUTATING:
             watches = self._estimator.watches(info)
-            series.watch_counts().observe(watches)
-            return self._estimator.write(watches, level.most_seats)
+            seen = series.watch_numbers
+            seen[watches] = seen.get(watches, 0) + 1
+            return ONE_SEAT if watches < WATCHES_PER_SEAT else self._estimator.write(watches, level.most_seats)
         if info.verb in ("list", "watch"):
             return self._estimator.read(info, request.query, level.most_seats)
         return ONE_SEAT
@@ -216,7 +246,11 @@ class Gate:
         level = classification.level
         queue_set = level.queue_set
         now = self._monotonic()
-        started = queue_set.finish(now, admission)
+        if queue_set.desired_queues < 0 and admission.queue is None:
+            queue_set.finish_exempt(admission)
+            started: Sequence[Admission] = ()
+        else:
+            started = queue_set.finish(now, admission)
         self.executing[verb in READING] -= 1
         series = classification.series
         if series is not None:

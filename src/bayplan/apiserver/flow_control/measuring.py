@@ -41,6 +41,7 @@ class FlowSeries:
         "queue_length",
         "seats",
         "waited",
+        "watch_numbers",
         "watched",
         "watches",
     )
@@ -56,6 +57,8 @@ class FlowSeries:
         self.executed = self._of("request_execution_seconds", "regular")
         self.watches: Histogram | None = None
         """Of requests that write; None until there was one."""
+        self.watch_numbers: dict[int, int] = {}
+        """How many requests that write got so many watches, and are not in `watches` yet."""
         self.watched: Histogram | None = None
         """Times in which watches began; None until there was one."""
         self.queue_length = None if is_exempt else self._of("request_queue_length_after_enqueue")
@@ -69,12 +72,12 @@ class FlowSeries:
         if self.waited is not None:
             self.waited.counts[0] += self.at_once
         self.one_seat = self.at_once = 0
-
-    def watch_counts(self) -> Histogram:
-        """`watches`, made if it is not there yet."""
-        if self.watches is None:
+        if self.watch_numbers and self.watches is None:
             self.watches = self._of("watch_count_samples")
-        return self.watches
+        if self.watches is not None:
+            for watches, requests in self.watch_numbers.items():
+                _observe_often(self.watches, watches, requests)
+            self.watch_numbers.clear()
 
     def watch_times(self) -> Histogram:
         """`watched`, made if it is not there yet."""
@@ -151,8 +154,7 @@ class FlowMetrics:
     def update(self, configuration: Configuration, now: float) -> None:
         """Bring in what is not counted as it happens."""
         self.take_times(configuration, now)
-        for series in self._series.values():
-            series.fold()
+        self.fold()
         self._fair_fraction.set(configuration.fair_fraction)
         for level in configuration.levels.values():
             for name, value in _level_values(level).items():
@@ -166,6 +168,11 @@ class FlowMetrics:
             for names, gauge in family.children.items():
                 if names[0] not in configuration.levels:
                     gauge.set(0)
+
+    def fold(self) -> None:
+        """Bring into the distributions what is counted apart."""
+        for series in self._series.values():
+            series.fold()
 
     def _update_schema(self, names: tuple[str, str], counts: FlowCounts) -> None:
         self._schemas["current_inqueue_requests"].labels(*names).set(counts.waiting)
@@ -208,9 +215,12 @@ class FlowMetrics:
 
 def _observe(histogram: Histogram, value: float, seconds: float) -> None:
     """A number was this for a time."""
-    weight = round(seconds * _NANOSECONDS)
-    histogram.counts[bisect_left(histogram.bounds, value)] += weight
-    histogram.sum += value * weight
+    _observe_often(histogram, value, round(seconds * _NANOSECONDS))
+
+
+def _observe_often(histogram: Histogram, value: float, times: int) -> None:
+    histogram.counts[bisect_left(histogram.bounds, value)] += times
+    histogram.sum += value * times
 
 
 def _level_values(level: Level) -> dict[str, float]:

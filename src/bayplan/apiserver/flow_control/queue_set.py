@@ -129,7 +129,7 @@ class QueueSet:
     def start(self, now: float, work: Work, flow: F, details: Any = None, *, is_instant: bool = False) -> Ticket[F]:
         """A request comes. It executes, waits, or is rejected; `dispatch` is to be called if it waits. is_instant: see `may_start`."""
         if self.desired_queues < 0:
-            return self._start_exempt(now, work, flow, details)
+            return self.start_exempt(now, work, flow, details)
         if self._lingering:
             self.advance(now)
         elif now > self.now:
@@ -143,8 +143,8 @@ class QueueSet:
             self._assign(ticket, now, is_instant=is_instant)
         return ticket
 
-    def _start_exempt(self, now: float, work: Work, flow: F, details: Any) -> Ticket[F]:
-        """`_execute` without what only limits need: most requests of components come this way."""
+    def start_exempt(self, now: float, work: Work, flow: F, details: Any) -> Ticket[F]:
+        """`start` at a level without a limit, and without what only limits need: most requests of components come this way."""
         ticket = Ticket(work, flow, details, now, 0)
         counts, seats = flow.counts, work.seats
         counts.executing += 1
@@ -156,6 +156,12 @@ class QueueSet:
             self.highest_demand = seats
         self.without_queue[ticket] = None
         return ticket
+
+    def note_exempt(self, flow: F) -> None:
+        """A request of one seat of a level without a limit was started and finished before anything else happened."""
+        flow.counts.dispatched += 1
+        if self.seats >= self.highest_demand:
+            self.highest_demand = self.seats + 1
 
     def _assign(self, ticket: Ticket[Any], now: float, *, is_instant: bool) -> None:
         """Find a queue for a request, and a seat if there is one."""
@@ -189,7 +195,7 @@ class QueueSet:
     def finish(self, now: float, ticket: Ticket[Any]) -> list[Ticket[Any]]:
         """An executing request is answered. Returns what is started in its place."""
         if self.desired_queues < 0 and ticket.queue is None:
-            self._finish_exempt(ticket)
+            self.finish_exempt(ticket)
             return _NOTHING
         if self._lingering:
             self.advance(now)
@@ -215,8 +221,8 @@ class QueueSet:
             self._release(ticket)
         return self.dispatch(now) if self.waiting else _NOTHING
 
-    def _finish_exempt(self, ticket: Ticket[Any]) -> None:
-        """Seats of a level without a limit are not missing afterwards: they are free at once."""
+    def finish_exempt(self, ticket: Ticket[Any]) -> None:
+        """`finish` for such a request. Its seats are not missing afterwards: they are free at once."""
         seats, counts = ticket.work.seats, ticket.flow.counts
         ticket.state = _OVER
         self.executing -= 1

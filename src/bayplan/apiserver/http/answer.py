@@ -7,14 +7,19 @@ import functools
 from email.utils import formatdate
 from http.client import responses
 from math import floor
+from typing import Final
 
 from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 
-from bayplan.apiserver.requests import JSON, Request, Response
+from bayplan.apiserver.requests import CHECK_HEADERS, JSON, TEXT, Request, Response
 
 _SMALL = 1 << 16
 """Bytes of a body, and of what a connection may still have to send, up to which nobody needs to wait for the client."""
+_JSON_LINES: Final = f"Content-Type: {JSON}\r\n".encode()
+_CHECK_LINES: Final = "".join(
+    f"{name}: {value}\r\n" for name, value in {"Content-Type": TEXT, **CHECK_HEADERS}.items()
+).encode()
 _READ_BY_PEOPLE = ("curl", "Wget", "Mozilla/5.0")
 
 
@@ -31,11 +36,14 @@ def simple_response_bytes(
     request: Request, response: Response, transport: asyncio.Transport, now: float
 ) -> bytes | None:
     """A simple response to a request of HTTP 1.1 whose connection goes on, from the status line to the end; None if it is not a simple one."""
-    if not is_simple(request, response, transport.get_write_buffer_size()):
+    unread, flow = transport.get_write_buffer_size(), response.flow
+    if is_simple(request, response, unread):
+        body, kind = simple_body(response), _JSON_LINES
+    elif _is_check(response, unread):
+        body, kind = response.body, _CHECK_LINES
+    else:
         return None
-    body = simple_body(response)
-    flow = response.flow
-    head = _head(response.code, flow.head if flow is not None else b"")
+    head = _head(response.code, kind, flow.head if flow is not None else b"")
     return b"%b%b\r\nContent-Length: %d\r\n%b%b" % (
         *(head, response.audit_id.encode(), len(body)),
         *(_date(floor(now)), body),
@@ -52,6 +60,17 @@ def is_simple(request: Request, response: Response, unread: int) -> bool:
         or not 0 < len(response.body) < _SMALL
         or unread > _SMALL
         or wants_pretty(request)
+    )
+
+
+def _is_check(response: Response, unread: int) -> bool:
+    """Whether a response is that of a health check: a short text. unread: see `is_simple`."""
+    return (
+        response.content_type == TEXT
+        and response.headers == CHECK_HEADERS
+        and not response.warnings
+        and 0 < len(response.body) < _SMALL
+        and unread <= _SMALL
     )
 
 
@@ -113,10 +132,10 @@ class LastResponse(SimpleResponse):
 
 
 @functools.lru_cache(maxsize=1024)
-def _head(status: int, flow: bytes) -> bytes:
-    """flow: headers that say what priority and fairness made of the request."""
-    first = f"HTTP/1.1 {status} {responses.get(status, '')}\r\nContent-Type: {JSON}\r\n".encode()
-    return first + flow + b"Cache-Control: no-cache, private\r\nAudit-Id: "
+def _head(status: int, kind: bytes, flow: bytes) -> bytes:
+    """kind: headers that say what the body is; flow: those that say what priority and fairness made of the request."""
+    first = f"HTTP/1.1 {status} {responses.get(status, '')}\r\n".encode()
+    return first + kind + flow + b"Cache-Control: no-cache, private\r\nAudit-Id: "
 
 
 @functools.lru_cache(maxsize=4)

@@ -191,7 +191,9 @@ class Connection(RequestHandler):
         self.rests_since = None
         self._is_complete = True
         response = self._handler.answer_at_once(request)
-        if response is not None:
+        if response is not None and not request.info.is_resource:
+            self._send(data, request, response)  # a health check, which whatever else has come does not hold up
+        elif response is not None:
             # not now: each response wakes its client, and what else has come would wait behind that
             self._loop.call_soon(self._send, data, request, response)
         else:

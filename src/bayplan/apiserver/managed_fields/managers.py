@@ -130,7 +130,7 @@ def track_create(call: Call, obj: Any, api_version: str = "", subresource: str =
         return  # a list item without its keys: validation will say so, or ownership cannot be told
     version = api_version or call.kind.api_version
     who = identity(manager_name(call), UPDATE, version, subresource)
-    empty = emptied(call.kind, call.request.body)
+    empty = emptied(call.kind, call.request.body, type(obj).__name__ if subresource else "")
     if given or empty or not call.strategy.reset_by_update.keys().isdisjoint(fields):
         nodes = {key: known.node for key, known in fields.items()}
         if below:

@@ -13,6 +13,7 @@ from bayplan.api.kinds import Kind
 _DOTS: Final = frozenset((".", ".."))
 _OLD_PREFIXES: Final = {
     "endpoints": "services/endpoints",
+    "ingresses": "ingress",
     "nodes": "minions",
     "replicationcontrollers": "controllers",
     "services": "services/specs",

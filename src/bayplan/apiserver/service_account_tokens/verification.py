@@ -17,7 +17,9 @@ from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.service_account_tokens.issuing import ObjectName, TokenIssuer
 from bayplan.apiserver.service_account_tokens.keys import TokenError, unverified_issuer
+from bayplan.apiserver.service_account_tokens.metrics import TokenUses
 from bayplan.support.memo import Memo
+from bayplan.support.metrics import Registry
 from bayplan.support.timestamps import parse_rfc3339
 
 LEGACY_ISSUER = "kubernetes/serviceaccount"
@@ -43,6 +45,8 @@ class Bound(msgspec.Struct):
     pod: ObjectName | None = None
     node: ObjectName | None = None
     secret: ObjectName | None = None
+    warnafter: float = 0
+    """When the token should have been replaced; 0 if it is not one that is."""
 
 
 class Claims(msgspec.Struct):
@@ -64,8 +68,11 @@ class Claims(msgspec.Struct):
 class ServiceAccountTokens:
     """Finds the users of tokens. Signatures are checked once per token, everything else every time."""
 
-    def __init__(self, issuer: TokenIssuer, objects: ObjectStore, kinds: KindTable, now: Callable[[], float]) -> None:
+    def __init__(
+        self, issuer: TokenIssuer, objects: ObjectStore, kinds: KindTable, now: Callable[[], float], registry: Registry
+    ) -> None:
         self.issuer = issuer
+        self._uses = TokenUses(registry)
         self.secret_used: Callable[[core_v1.Secret], object] = lambda secret: None
         """Told of every secret whose token somebody shows."""
         self._objects = objects
@@ -132,6 +139,8 @@ class ServiceAccountTokens:
             if bound.pod is None:
                 self._check_bound("Node", "", bound.node)
             extra |= _names("node", bound.node)
+        if bound.warnafter:
+            (self._uses.stale if now > bound.warnafter else self._uses.valid).inc()
         return _user(namespace, account, extra)
 
     def _check_account(self, namespace: str, account: ObjectName) -> core_v1.ServiceAccount:
@@ -174,12 +183,15 @@ class ServiceAccountTokens:
         found = self._check_account(namespace, account)
         self.secret_used(secret)
         if secret.metadata.labels.get(INVALID_SINCE):
+            self._uses.invalidated.inc()
             raise TokenRefused(
                 f"the token in secret {namespace}/{secret_name} for service account {namespace}/{name} has been marked invalid. Use tokens from the "
                 f"TokenRequest API or manually created secret-based tokens, or remove the '{INVALID_SINCE}' label from the secret to temporarily allow "
                 "use of this token"
             )
         is_made_for_it = any(one.name == secret_name for one in found.secrets)
+        self._uses.legacy.inc()
+        (self._uses.automatic if is_made_for_it else self._uses.manual).inc()
         return _user(namespace, account, {}, _AUTO_GENERATED if is_made_for_it else "")
 
     def _is_gone(self, obj: Any) -> bool:

@@ -164,7 +164,9 @@ def wipe_system_fields(metadata: meta_v1.ObjectMeta) -> None:
 def _fill_system_fields(call: Call, metadata: Any) -> bool:
     """Give a new object what only the server sets, and a name if it has none. Returns whether that was made of its `generateName`."""
     generated = bool(metadata.generate_name and not metadata.name)
-    if generated:
+    if generated and not call.strategy.completes_names:
+        generated, metadata.name = False, metadata.generate_name
+    elif generated:
         metadata.name = generated_name(call.context.randomness, metadata.generate_name)
     metadata.uid = call.context.randomness.uuid4()
     metadata.creation_timestamp = rfc3339(call.context.clock.now())

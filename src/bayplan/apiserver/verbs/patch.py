@@ -74,7 +74,7 @@ async def patch(call: Call) -> Response:
 
     def patched(old: Any) -> Any:
         served = old if call.kind is call.stored else convert(clone(old), call.stored, call.kind)
-        obj = apply(served)
+        obj = apply(call.strategy.shown(served))
         return call.to_stored(obj, lambda error: apply.spoiled(type(obj), str(error)))
 
     written = await modify(call, patched, subresource=name, fresh=False)

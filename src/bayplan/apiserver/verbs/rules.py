@@ -39,7 +39,9 @@ def check(call: Call, obj: Any, old: Any | None) -> None:
         with stopping_at_many_errors():
             errors = _metadata_errors(call, obj, old, strategy, rule)
         with stopping_at_many_errors() if strategy.tells_every_error else contextlib.nullcontext():
-            errors += _object_errors(call, checked, before, obj, strategy)
+            of_rules, of_change = _object_errors(call, checked, before, obj, strategy)
+        comes_second = strategy.metadata_comes_second and rule is not None
+        errors = [*of_rules, *errors, *of_change] if comes_second else [*errors, *of_rules, *of_change]
     except TooManyErrors as many:
         errors, stopped = errors + many.errors, True
     if not errors and old is None and (rule in (None, "any") or not strategy.checks_generated_names):
@@ -67,15 +69,17 @@ def _metadata_errors(call: Call, obj: Any, old: Any | None, strategy: Strategy, 
     )
 
 
-def _object_errors(call: Call, checked: Any, before: Any | None, obj: Any, strategy: Strategy) -> list[FieldError]:
-    """What breaks the rules of the kind: `checked` in the version that they are about, `obj` in the stored one."""
+def _object_errors(
+    call: Call, checked: Any, before: Any | None, obj: Any, strategy: Strategy
+) -> tuple[list[FieldError], list[FieldError]]:
+    """What breaks the rules of the kind, in the two parts in which it is told: `checked` in the version that they are about, `obj` in the stored one."""
     of_object = strategy.validate(checked)
     if before is None:
         of_change = strategy.validate_create(checked)
         first = admin_access_problems(call, obj)
     else:
         of_change, first = strategy.validate_update(checked, before), []
-    return [*first, *of_change, *of_object] if strategy.changes_come_first else [*first, *of_object, *of_change]
+    return ([*first, *of_change], of_object) if strategy.changes_come_first else ([*first, *of_object], of_change)
 
 
 def _updated_meta(call: Call, strategy: Strategy, obj: Any, old: Any, checks: UpdateChecks) -> list[FieldError]:

@@ -18,22 +18,23 @@ _LISTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "EndpointSlice": (("f:endpoints",), ("f:ports",)),
     "LimitRange": (("f:spec", "f:limits"),),
     "Role": (("f:rules",),),
+    "TokenRequest": (("f:spec", "f:audiences"),),
 }
-"""By built-in kind, the paths of lists that may be empty and are written as null then. No other list of the kind has the name."""
+"""By built-in type, the paths of lists that may be empty and are written as null then. No other list of the type has the name."""
 
 
 @functools.cache
-def _patterns(kind: str) -> tuple[tuple[re.Pattern[bytes], FieldSet], ...]:
+def _patterns(name: str) -> tuple[tuple[re.Pattern[bytes], FieldSet], ...]:
     return tuple(
         (re.compile(rb'"%b"\s*:\s*\[\s*\]' % path[-1].removeprefix("f:").encode()), of_paths(path))
-        for path in _LISTS.get(kind, ())
+        for path in _LISTS.get(name, ())
     )
 
 
-def emptied(kind: Kind, body: bytes) -> FieldSet:
-    """The lists of an object of this kind that a JSON body gives as `[]`."""
+def emptied(kind: Kind, body: bytes, posted: str = "") -> FieldSet:
+    """The lists of an object of this kind that a JSON body gives as `[]`. posted: its type, if it is posted to a subresource and not kept."""
     found: FieldSet = {}
-    for pattern, path in () if kind.is_custom else _patterns(kind.kind):
+    for pattern, path in () if kind.is_custom else _patterns(posted or kind.kind):
         if pattern.search(body):
             found = union(found, path)
     return found

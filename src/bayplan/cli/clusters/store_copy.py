@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _MEGABYTE: Final = 1 << 20
 _NAMED: Final = 20
 """Most unreadable objects that a message names."""
-_ENCRYPTED: Final = b"k8s:enc:"
 
 
 @click.command()
@@ -171,8 +170,9 @@ def _is_readable(value: bytes) -> bool:
     import msgspec
 
     from bayplan.api.protobuf import MAGIC
+    from bayplan.apiserver.encryption.prefixes import ENCRYPTED
 
-    if value.startswith((MAGIC, _ENCRYPTED)):
+    if value.startswith((MAGIC, ENCRYPTED)):
         return True
     try:
         return isinstance(msgspec.json.decode(value), dict)

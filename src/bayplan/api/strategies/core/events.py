@@ -24,6 +24,7 @@ class EventStrategy(Strategy):
 
     allow_create_on_update = True
     checks_served_version = True
+    metadata_comes_second = True
     selectable_field_names = frozenset(
         (*(f"involvedObject.{name}" for name in _REFERENCE), "reason", "reportingComponent", "source", "type")
     )

@@ -15,6 +15,7 @@ class IPAddressStrategy(Strategy):
 
     update_checks = UpdateChecks(whole=1)
     name_is_checked_as = "ip-address"
+    completes_names = False
 
     def validate(self, obj: networking_v1.IPAddress) -> list[FieldError]:
         errors: list[FieldError] = []
