@@ -131,3 +131,14 @@ def test_a_shared_directory_keeps_its_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o1777)
     assert make_contents_private(tmp_path, lambda _: True) == []
     assert mode(tmp_path) == 0o1777
+
+
+@pytest.mark.parametrize(("durable", "synced"), [(True, 2), (False, 0)])
+def test_a_file_waits_for_the_disk_unless_it_may_be_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool, synced: int
+) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(os, "fsync", calls.append)
+    write_private(tmp_path / "file", b"1", durable=durable)
+    assert (tmp_path / "file").read_bytes() == b"1"
+    assert len(calls) == synced

@@ -80,7 +80,7 @@ class NodeService:
             return
         mount = capability.mount
         wanted = mount.fs_type or volume.fs_type or rules.DEFAULT_FS
-        mounted = mount_at(self._store.mounter.list(), staging)
+        mounted = mount_at(self._store.mounter.list(staging), staging)
         if mounted is not None:
             if mounted.source == str(device) and mounted.type == wanted:
                 return
@@ -117,7 +117,7 @@ class NodeService:
 
     async def _unstage(self, volume_id: str, staging: Path) -> None:
         mounter = self._store.mounter
-        while mount_at(mounter.list(), staging) is not None:
+        while mount_at(mounter.list(staging), staging) is not None:
             await mounter.unmount(staging)
         volume = self._store.volumes.get(volume_id)
         if volume is None or volume.kind == DIRECTORY:
@@ -151,7 +151,7 @@ class NodeService:
             source = devices[0]
         else:
             source = _path(request.staging_target_path, "staging_target_path")
-            mounted = mount_at(self._store.mounter.list(), source)
+            mounted = mount_at(self._store.mounter.list(source), source)
             if mounted is None or mounted not in self._store.image_mounts(volume):
                 raise DriverError(f"volume {volume.id} is not staged at {source}", "FAILED_PRECONDITION")
         await self._bind(volume, capability, source, target, read_only=request.readonly)
@@ -161,7 +161,7 @@ class NodeService:
     ) -> None:
         mode = capability.access_mode.mode if capability.access_mode is not None else 0
         read_only = read_only or mode == csi.Access.SINGLE_NODE_READER_ONLY
-        mounted = mount_at(self._store.mounter.list(), target)
+        mounted = mount_at(self._store.mounter.list(target), target)
         if mounted is not None:
             if not self._is_of(mounted, volume):
                 raise DriverError(f"{target} has something else mounted ({mounted.source})", "ALREADY_EXISTS")
@@ -244,7 +244,7 @@ class NodeService:
     async def node_get_volume_stats(self, request: csi.NodeGetVolumeStatsRequest) -> csi.NodeGetVolumeStatsResponse:
         """How full a volume is: a block volume's size, a directory's whole disk."""
         volume, path = self._volume(request.volume_id), _path(request.volume_path, "volume_path")
-        mounted = mount_at(self._store.mounter.list(), path)
+        mounted = mount_at(self._store.mounter.list(path), path)
         if mounted is None or not self._is_of(mounted, volume):
             raise NotFound(f"volume {volume.id} is not published at {path}")
         if volume.kind == IMAGE and mounted in self._device_targets(volume):

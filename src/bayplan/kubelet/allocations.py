@@ -27,8 +27,9 @@ ALLOCATED, ACTUATED = "allocated_pods_state", "actuated_pods_state"
 class AllocationRecords:
     """Resources by pod uid, in a file that is written soon after every change.
 
-    What a kubelet that is killed has not written yet is found out again: pods are allocated what their specs ask for, and resized to that. Pods run on when the
-    file cannot be written, as on a full disk: that is logged, and the next change writes all of it.
+    What a kubelet that is killed has not written yet is found out again: pods are allocated what their specs ask for, and resized to that. Nothing waits for the
+    disk, which runtimes keep busy while pods start: after a crash of the machine no container runs that a record could be about. Pods run on when the file cannot
+    be written, as on a full disk: that is logged, and the next change writes all of it.
     """
 
     def __init__(self, path: Path | None, blocking: Blocking) -> None:
@@ -87,7 +88,7 @@ class AllocationRecords:
             while not self._is_written:
                 self._is_written = True
                 data = msgspec.json.encode(self._pods)
-                await self._blocking(partial(write_private, path, data))
+                await self._blocking(partial(write_private, path, data, durable=False))
         except OSError as error:
             logger.error("%s is not up to date, a restart of the kubelet forgets allocations: %s", path, error)
         finally:

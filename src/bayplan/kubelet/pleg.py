@@ -16,7 +16,7 @@ from bayplan.kubelet.pod_states import PodStateReader, PodStates
 from bayplan.kubelet.runtime.errors import RuntimeRequestError, UnsupportedError
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.runtime.labels import POD_UID
-from bayplan.kubelet.runtime.types import Container, ContainerState, Sandbox, SandboxState
+from bayplan.kubelet.runtime.types import Container, ContainerEvent, ContainerState, Sandbox, SandboxState
 from bayplan.support.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -107,6 +107,10 @@ class PodLifecycleEvents:
         self._unread: set[str] = set()
         """Pods that could not be read although they have changed."""
         self._looked_at: dict[str, float] = {}
+        """When the last read of each pod began (monotonic seconds)."""
+        self._reported: set[str] = set()
+        """Pods of events that were not read since."""
+        self._has_reported = asyncio.Event()
         self._listed_at = clock.monotonic()
         self.on_relist: Callable[[float], None] = lambda _: None
         """Called after each list with the seconds that it took."""
@@ -130,16 +134,43 @@ class PodLifecycleEvents:
 
     async def watch(self) -> None:
         """Look at pods of which the runtime tells that something has happened; returns where it does not tell."""
+        tasks = [asyncio.create_task(self._follow_events()), asyncio.create_task(self._read_reported())]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                if task.done():
+                    task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow_events(self) -> None:
+        """Note the pods of events; returns where the runtime does not tell of any."""
         while True:
             try:
                 async for event in self._runtime.events():
-                    if event.pod_uid:
-                        await self.refresh(event.pod_uid)
+                    if event.pod_uid and not self._is_known(event):
+                        self._reported.add(event.pod_uid)
+                        self._has_reported.set()
             except UnsupportedError:
                 return
             except RuntimeRequestError as error:
                 logger.debug("events of the runtime: %s", error)
             await self._clock.sleep(_RECONNECT_SECONDS)
+
+    def _is_known(self, event: ContainerEvent) -> bool:
+        """Whether the pod was read after the event: a runtime tells of what it shows already."""
+        happened_at = self._clock.monotonic() - (self._clock.now() - event.timestamp / 1e9)
+        return self._looked_at.get(event.pod_uid, float("-inf")) > happened_at
+
+    async def _read_reported(self) -> None:
+        """Read the pods that events were about, until cancelled: each once for all events that come while others are read."""
+        while True:
+            await self._has_reported.wait()
+            self._has_reported.clear()
+            reported, self._reported = sorted(self._reported), set()
+            await asyncio.gather(*(self.refresh(uid) for uid in reported))
 
     async def relist(self) -> None:
         """List everything and look at the pods that have changed. Raises RuntimeRequestError."""

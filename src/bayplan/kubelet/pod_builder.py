@@ -42,10 +42,10 @@ from bayplan.kubelet.core.security import (
 )
 from bayplan.kubelet.hooks import describe
 from bayplan.kubelet.images.manager import ImageManager, ImagePullError, container_reference
+from bayplan.kubelet.images.users import ImageUsers
 from bayplan.kubelet.objects import ObjectError, ObjectNotFoundError, ObjectSource
 from bayplan.kubelet.pod_runtime import ContainerRequest, SandboxError, StartError
 from bayplan.kubelet.resource_managers.errors import AllocationError
-from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.runtime.types import (
     ContainerConfig,
@@ -133,8 +133,8 @@ class NodePodBuilder:
         runtime_status: Callable[[], RuntimeStatus],
         allocations: ContainerAllocations,
     ) -> None:
-        self._runtime = runtime
         self._images = images
+        self._image_users = ImageUsers(runtime)
         self._volumes = volumes
         self._users = users
         self._objects = objects
@@ -237,7 +237,7 @@ class NodePodBuilder:
             own = await self._environment(_with_ips(pod, request.ips), container)
             environment = (*allocation.environment.items(), *own)
             mounts, devices = await self._mounts(request, environment)
-            user, username = await self._image_user(request.image_ref)
+            user, username = await self._image_users.of(request.image_ref)
             verify_non_root(pod, container, user, username, describe(pod))
             security = container_security(
                 pod,
@@ -269,18 +269,6 @@ class NodePodBuilder:
             annotations=allocation.annotations,
         )
         return container_config(pod, container, parts), _nothing
-
-    async def _image_user(self, image_ref: str) -> tuple[int | None, str]:
-        """As whom an image runs: (id, ""), (None, name), or root where it does not say."""
-        try:
-            image = await self._runtime.image_status(image_ref)
-        except RuntimeRequestError as error:
-            raise SecurityError(str(error)) from error
-        if image is None:
-            raise SecurityError(f'image "{image_ref}" not found')
-        if image.user_id is not None:
-            return image.user_id, ""
-        return (None, image.username) if image.username else (0, "")
 
     async def _environment(self, pod: core_v1.Pod, container: AnyContainer) -> tuple[tuple[str, str], ...]:
         wanted = needs(container)

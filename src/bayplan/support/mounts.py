@@ -54,12 +54,16 @@ class MountPoint:
     options: tuple[str, ...] = ()
     device: str = ""
 
+    def is_below(self, top: Path) -> bool:
+        """Whether it is at a directory or below it."""
+        return self.path == str(top) or self.path.startswith(f"{top}/")
+
 
 class Mounter(Protocol):
     """What is mounted on the node, and how to change it."""
 
-    def list(self) -> Sequence[MountPoint]:
-        """All mounts, in the order in which they were made; of several at one path the last is seen."""
+    def list(self, top: Path | None = None) -> Sequence[MountPoint]:
+        """All mounts, or those at a directory and below it, in the order in which they were made; of several at one path the last is seen."""
 
     async def mount(self, source: str, target: Path, kind: str, options: Sequence[str] = ()) -> None:
         """Mount a file system. Raises MountError."""
@@ -95,6 +99,18 @@ def parse_mount_info(text: str) -> list[MountPoint]:
     return found
 
 
+def mount_info_below(text: str, top: Path) -> list[MountPoint]:
+    """The mounts at a directory and below it, of a mountinfo file with thousands of others, of which no more is read than has to be."""
+    wanted = f" {_escaped(str(top))}"
+    lines = "\n".join(line for line in text.splitlines() if wanted in line) if wanted in text else ""
+    return [each for each in parse_mount_info(lines) if each.is_below(top)]
+
+
+def _escaped(text: str) -> str:
+    """As mountinfo writes a path: blanks, line ends and backslashes are octal numbers."""
+    return re.sub(r"[ \t\n\\]", lambda match: f"\\{ord(match.group()):03o}", text)
+
+
 def _unescaped(text: str) -> str:
     return _ESCAPE.sub(lambda match: chr(int(match.group(1), 8)), text)
 
@@ -110,16 +126,14 @@ def mount_at(mounts: Iterable[MountPoint], path: Path) -> MountPoint | None:
 
 def mounts_below(mounts: Iterable[MountPoint], directory: Path) -> list[MountPoint]:
     """What is mounted at a directory and below it, the innermost and latest first: the order in which to unmount."""
-    top = str(directory)
-    found = [each for each in mounts if each.path == top or each.path.startswith(top + "/")]
-    return list(reversed(found))
+    return [each for each in mounts if each.is_below(directory)][::-1]
 
 
 async def clean_up_mount_point(mounter: Mounter, path: Path) -> None:
     """Unmount all that is mounted at a path, then remove it: an empty file or directory. Raises MountError, OSError."""
-    for _ in [each for each in mounter.list() if each.path == str(path)]:
+    for _ in [each for each in mounter.list(path) if each.path == str(path)]:
         await mounter.unmount(path)
-    if mount_at(mounter.list(), path) is not None:
+    if mount_at(mounter.list(path), path) is not None:
         raise MountError(f"failed to unmount path {path}")
     _remove_empty(path)
 
@@ -141,9 +155,10 @@ class SystemMounter:
         self._blocking = blocking
         self._libc = ctypes.CDLL(None, use_errno=True)
 
-    def list(self) -> Sequence[MountPoint]:
-        """See Mounter."""
-        return parse_mount_info(MOUNT_INFO.read_text(errors="surrogateescape"))
+    def list(self, top: Path | None = None) -> Sequence[MountPoint]:
+        """See Mounter. No path is looked at, as that may take for ever where a server of files is gone."""
+        text = MOUNT_INFO.read_text(errors="surrogateescape")
+        return parse_mount_info(text) if top is None else mount_info_below(text, top)
 
     async def mount(self, source: str, target: Path, kind: str, options: Sequence[str] = ()) -> None:
         """See Mounter."""
@@ -162,7 +177,7 @@ class SystemMounter:
         await self._blocking(lambda: self._mount(source, target, "", _MS_BIND, ""))
         if not read_only:
             return
-        kept = mount_at(self.list(), target)
+        kept = mount_at(self.list(target), target)
         flags = _MS_BIND | _MS_REMOUNT | _FLAGS["ro"]
         for option in kept.options if kept is not None else ():
             flags |= _FLAGS.get(option, 0)
@@ -174,7 +189,7 @@ class SystemMounter:
 
     async def unmount(self, target: Path) -> None:
         """See Mounter."""
-        mounted = mount_at(self.list(), target)
+        mounted = mount_at(self.list(target), target)
         if mounted is not None and mounted.type.startswith("nfs"):
             await self._run("umount", [str(target)])  # may hang when the server is gone
             return
@@ -182,7 +197,7 @@ class SystemMounter:
 
     async def make_shared(self, target: Path) -> None:
         """See Mounter."""
-        if mount_at(self.list(), target) is None:
+        if mount_at(self.list(target), target) is None:
             await self._blocking(lambda: self._mount(str(target), target, "", _MS_BIND | _MS_REC, ""))
         await self._blocking(lambda: self._mount("", target, "", _MS_SHARED | _MS_REC, ""))
 
@@ -197,7 +212,7 @@ class SystemMounter:
     def _unmount(self, target: Path) -> None:
         if self._libc.umount2(os.fsencode(target), _UMOUNT_NOFOLLOW) != 0:
             number = ctypes.get_errno()
-            if number != errno.EINVAL or mount_at(self.list(), target) is not None:
+            if number != errno.EINVAL or mount_at(self.list(target), target) is not None:
                 raise MountError(f"unmount {target} failed: {os.strerror(number).lower()}")
 
     async def _run(self, program: str, arguments: Sequence[str]) -> None:

@@ -50,29 +50,31 @@ def _create(path: Path, flags: int) -> int:
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, *, durable: bool = True) -> Iterator[Path]:
     """A private empty file beside `path`, that takes its place, safely on disk, when the context ends without an exception.
-    Raises OSError."""
+    durable: False for what a crash of the machine, not of the process, may take away or spoil. Raises OSError."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     unfinished = Path(name)
     try:
         try:
             os.fchmod(descriptor, PRIVATE_FILE)
             yield unfinished
-            os.fsync(descriptor)
+            if durable:
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)
         unfinished.replace(path)
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
-    sync_directory(path.parent)
+    if durable:
+        sync_directory(path.parent)
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file in one step: readers, and whoever starts after a crash, find the old content or the new one. Raises
-    OSError."""
-    with replacing(path) as unfinished, unfinished.open("r+b") as stream:
+def write_private(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Write a file in one step: readers, and whoever starts after a crash, find the old content or the new one. durable:
+    False for what a crash of the machine, not of the process, may take away or spoil. Raises OSError."""
+    with replacing(path, durable=durable) as unfinished, unfinished.open("r+b") as stream:
         stream.write(data)
 
 

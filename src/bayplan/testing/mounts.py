@@ -16,9 +16,9 @@ class RememberedMounts:
         self.failures: dict[str, str] = {}
         self.shared: list[str] = []
 
-    def list(self) -> Sequence[MountPoint]:
+    def list(self, top: Path | None = None) -> Sequence[MountPoint]:
         """See Mounter."""
-        return tuple(self.mounted)
+        return tuple(each for each in self.mounted if top is None or each.is_below(top))
 
     async def mount(self, source: str, target: Path, kind: str, options: Sequence[str] = ()) -> None:
         """See Mounter."""

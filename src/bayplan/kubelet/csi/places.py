@@ -36,7 +36,7 @@ def places_of(context: SetUp, source: Source) -> Places:
 
 async def forget_mount(host: VolumeHost, path: Path, data: Path) -> None:
     """Remove an empty mount point and what is known of it; nothing that is still mounted. Raises SetUpError, OSError."""
-    if mount_at(host.mounter.list(), path) is not None:
+    if mount_at(host.mounter.list(path), path) is not None:
         raise SetUpError(f"{volume_data.KIND}: the driver has left {path} mounted")
 
     def remove() -> None:

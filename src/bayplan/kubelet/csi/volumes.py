@@ -273,7 +273,7 @@ class CsiVolumes(VolumeKind):
     async def _tear_down_unknown(self, context: TearDown, *, is_block: bool) -> None:
         """A volume of which nothing is known any more was unpublished, or never asked for: what is left of it is empty. Raises SetUpError, OSError."""
         target = context.directory / volume_data.MOUNT
-        if not is_block and mount_at(context.host.mounter.list(), target) is not None:
+        if not is_block and mount_at(context.host.mounter.list(target), target) is not None:
             path = context.directory / volume_data.FILE
             raise SetUpError(f"{self.name}: unmounter failed to load volume data file [{path}]: no such file")
 

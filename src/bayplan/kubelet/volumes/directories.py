@@ -21,11 +21,19 @@ HUGE_PAGES = "HugePages"
 _MODE = 0o777
 
 
-def make_directory(directory: Path) -> None:
-    """Make a directory that everybody may use, whatever the umask says. Raises OSError."""
-    directory.mkdir(mode=_MODE, parents=True, exist_ok=True)
+def make_directory(directory: Path) -> bool:
+    """Make a directory that everybody may use, whatever the umask says; whether it was not there. Raises OSError."""
+    directory.parent.mkdir(mode=_MODE, parents=True, exist_ok=True)
+    try:
+        directory.mkdir(mode=_MODE)
+        is_new = True
+    except FileExistsError:
+        if not directory.is_dir():
+            raise
+        is_new = False
     if directory.stat().st_mode & 0o777 != _MODE:
         directory.chmod(_MODE)
+    return is_new
 
 
 def memory_size(pod: core_v1.Pod, allocatable: Mapping[str, str | int | float], limit: Quantity | None) -> int:
@@ -42,8 +50,8 @@ def memory_size(pod: core_v1.Pod, allocatable: Mapping[str, str | int | float], 
 
 async def make_memory_directory(host: VolumeHost, directory: Path, size: int) -> None:
     """Mount a file system in memory, unless that is done. size: bytes, 0 for the kernel's default. Raises MountError, OSError."""
-    await host.blocking(lambda: make_directory(directory))
-    if mount_at(host.mounter.list(), directory) is not None:
+    is_new = await host.blocking(lambda: make_directory(directory))
+    if not is_new and mount_at(host.mounter.list(directory), directory) is not None:
         return
     options = [f"size={size}"] if size > 0 else []
     if _can_forbid_swap():
@@ -67,7 +75,7 @@ def _can_forbid_swap() -> bool:
 async def make_huge_page_directory(host: VolumeHost, pod: core_v1.Pod, directory: Path, medium: str) -> None:
     """Mount a file system of huge pages, unless that is done. Raises SetUpError, MountError, OSError."""
     await host.blocking(lambda: make_directory(directory))
-    mounted = mount_at(host.mounter.list(), directory)
+    mounted = mount_at(host.mounter.list(directory), directory)
     size = page_size(pod, medium)
     if mounted is None:
         await host.mounter.mount("nodev", directory, "hugetlbfs", [f"pagesize={size}"])
@@ -142,7 +150,7 @@ async def remove_tree(host: VolumeHost, directory: Path) -> None:
     Raises MountError, OSError, SetUpError.
     """
     await unmount_tree(host.mounter, directory)
-    left = mounts_below(host.mounter.list(), directory)
+    left = mounts_below(host.mounter.list(directory), directory)
     if left:
         raise SetUpError(f"{left[0].path} is still mounted")
     await host.blocking(lambda: _remove(directory))
@@ -150,7 +158,7 @@ async def remove_tree(host: VolumeHost, directory: Path) -> None:
 
 async def unmount_tree(mounter: Mounter, directory: Path) -> None:
     """Unmount a directory and what is mounted below it. Raises MountError."""
-    for each in mounts_below(mounter.list(), directory):
+    for each in mounts_below(mounter.list(directory), directory):
         await mounter.unmount(Path(each.path))
 
 

@@ -63,7 +63,7 @@ async def tear_down_volumes(host: VolumeHost, kinds: VolumeKinds, pod_uid: str) 
 
 async def _remove_unknown(host: VolumeHost, path: Path) -> None:
     """A volume of a kind that this kubelet does not have is removed only if it is an empty directory. Raises SetUpError, OSError."""
-    if mounts_below(host.mounter.list(), path):
+    if mounts_below(host.mounter.list(path), path):
         raise SetUpError("no volume plugin matched")
     await host.blocking(path.rmdir)
 
@@ -72,8 +72,9 @@ async def remove_pod_directory(host: VolumeHost, pod_uid: str) -> None:
     """Remove what a pod had on the node besides volumes, which must be gone. Raises SetUpError, MountError, OSError."""
     directory = host.pod_directory(pod_uid)
     for part in (DEVICES, "plugins", "containers"):
-        await unmount_tree(host.mounter, directory / part)
-    left = mounts_below(host.mounter.list(), directory)
+        if (directory / part).exists():
+            await unmount_tree(host.mounter, directory / part)
+    left = mounts_below(host.mounter.list(directory), directory)
     if left:
         raise SetUpError(f'orphaned pod "{pod_uid}" found, but volumes are still mounted: {left[0].path}')
     await host.blocking(lambda: _remove_pod_directory(directory))

@@ -67,7 +67,7 @@ class EmptyDir(VolumeKind):
 
     async def usage(self, context: SetUp) -> VolumeUsage | None:
         """See VolumeKind."""
-        mounted = mount_at(context.host.mounter.list(), context.directory) is not None
+        mounted = mount_at(context.host.mounter.list(context.directory), context.directory) is not None
         return await measured(context, file_system_usage if mounted else disk_usage)
 
 
@@ -76,5 +76,5 @@ def _is_there(context: SetUp, ready: Path, medium: str) -> bool:
     if not ready.exists():
         return False
     if medium:
-        return mount_at(context.host.mounter.list(), context.directory) is not None
+        return mount_at(context.host.mounter.list(context.directory), context.directory) is not None
     return context.directory.is_dir()

@@ -31,14 +31,14 @@ class Nfs(VolumeKind):
         source = holder.nfs if holder is not None else None
         assert source is not None
         read_only = spec.read_only if spec.persistent_volume is not None else source.read_only
-        if mount_at(host.mounter.list(), directory) is None:
+        if mount_at(host.mounter.list(directory), directory) is None:
             await host.blocking(lambda: directory.mkdir(mode=0o750, parents=True, exist_ok=True))
             server = f"[{source.server}]" if ":" in source.server else source.server
             options = dict.fromkeys((*spec.mount_options, *(("ro",) if read_only else ())))
             try:
                 await host.mounter.mount(f"{server}:{source.path}", directory, "nfs", sorted(options))
             except BaseException:
-                if mount_at(host.mounter.list(), directory) is not None:
+                if mount_at(host.mounter.list(directory), directory) is not None:
                     await host.mounter.unmount(directory)
                 directory.rmdir()
                 raise

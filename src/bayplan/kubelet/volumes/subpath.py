@@ -82,7 +82,7 @@ async def prepare_sub_path(mounter: Mounter, blocking: Blocking, wanted: SubPath
 
 async def _bind(mounter: Mounter, blocking: Blocking, wanted: SubPath, descriptor: int) -> str:
     target = wanted.target
-    if mount_at(mounter.list(), target) is not None:
+    if mount_at(mounter.list(target), target) is not None:
         if await blocking(lambda: _is_same(descriptor, target)):
             return str(target)
         await mounter.unmount(target)
