@@ -12,10 +12,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bayplan.api.strategies.core.pods import NODE_FIELD, NOMINATION_FIELD
 from bayplan.api.types import core_v1
+from bayplan.api.validation.formats import label_value
 from bayplan.apiserver.admission.chain import CREATE, DELETE, UPDATE
 from bayplan.apiserver.admission.observation import ObservedRequest, Reads, Untouched, ask
 from bayplan.apiserver.admission.service_account import TOKEN_VOLUME
@@ -44,8 +47,11 @@ _MOST_TRIED: Final = 8
 """Entries of one request and one set of labels: each is compared with the pod."""
 _LEAST_HITS: Final = 0.25
 """Share of changes that hit an entry, below which looking for one costs more than it saves."""
-_NAME, _UID, _REVISION, _GIVEN, _NODE, _NOMINATION, _GROUP, _VOLUME, _FIRST_TIME = range(9)
-"""The slots of a skeleton. The last ones are for times, in their order."""
+_NAME, _UID, _REVISION, _GIVEN, _NODE, _NOMINATION, _GROUP, _FIRST_LABEL = range(8)
+_MOST_LABELS: Final = 8
+_VOLUME: Final = _FIRST_LABEL + _MOST_LABELS
+_FIRST_TIME: Final = _VOLUME + 1
+"""The slots of a skeleton. The last ones are for times, in their order; before the volume come values of labels: those that the pod gets, then those that it has."""
 _OWN: Final = (
     (_NAME, b"name"),
     (_UID, b"uid"),
@@ -54,8 +60,9 @@ _OWN: Final = (
     (_GROUP, b"podGroupName"),
 )
 """Members of the object whose first occurrence has the slot's value."""
-_PLACEHOLDERS: Final = tuple(b"\0%02d" % slot for slot in range(24))
+_PLACEHOLDERS: Final = tuple(b"\0%02d" % slot for slot in range(_FIRST_TIME + 16))
 """Placeholders of slot values in a skeleton, between quotation marks. JSON has no such bytes in it."""
+_LABELS: Final = b'"labels":{'
 _ANY_REVISION: Final = b',"resourceVersion":"%b"' % _PLACEHOLDERS[_REVISION]
 _PLACEHOLDER: Final = re.compile(rb"\0([0-9]{2})")
 _SOME_NAME, _SOME_UID, _SOME_NODE, _SOME_TIME = b"\0p", b"\0u", b"\0n", b"\0t"
@@ -74,6 +81,7 @@ _ESCAPE: Final = b"\\u"
 _NODES: Final = frozenset((NODE_FIELD, NOMINATION_FIELD))
 """Selectable fields that are slots."""
 
+_NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 _Key = tuple[object, ...]
 _SlotValues = list[bytes | None]
 """By slot; None for slots that are absent, or not known yet."""
@@ -97,7 +105,7 @@ class _RequestKey(NamedTuple):
     content_type: str
     writer: _Key
     labels: _Key
-    """Labels that the pod gets."""
+    """Keys of labels that the pod gets."""
 
 
 class _Subject(NamedTuple):
@@ -112,6 +120,8 @@ class _Subject(NamedTuple):
     """The node that the request gives the pod; "" if it gives it none."""
     field: str
     """The selectable field that it gives: the pod's node, or its nomination."""
+    labels: Mapping[str, str]
+    """Labels that the pod gets."""
 
     @property
     def keeps_node(self) -> bool:
@@ -120,8 +130,8 @@ class _Subject(NamedTuple):
 
     @property
     def group(self) -> _Key:
-        """The key under which entries are looked up: pods of one application have the same labels."""
-        return (self.request_key, *self.entry.labels.items())
+        """The key under which entries are looked up: what pods of one application have in common."""
+        return (self.request_key, *self.entry.labels)
 
     @property
     def given_fields(self) -> dict[str, str]:
@@ -129,7 +139,7 @@ class _Subject(NamedTuple):
         return {self.field: self.given} if self.given else {}
 
     def slot_values(self) -> _SlotValues:
-        """The pod's slot values, but for its times, its pod group and its token volume."""
+        """The pod's slot values, but for its times, its pod group and its token volume. Of too many labels, the last ones are no slots."""
         entry = self.entry
         slot_values: _SlotValues = [None] * len(_PLACEHOLDERS)
         slot_values[_NAME], slot_values[_UID], slot_values[_REVISION] = (
@@ -140,7 +150,28 @@ class _Subject(NamedTuple):
         slot_values[_NODE] = entry.fields[NODE_FIELD].encode() or None
         slot_values[_NOMINATION] = entry.fields[NOMINATION_FIELD].encode() or None
         slot_values[_GIVEN] = self.given.encode() or None
+        slot = _FIRST_LABEL
+        for value in chain(self.labels.values(), entry.labels.values()):
+            if slot == _VOLUME:
+                break
+            slot_values[slot] = value.encode()
+            slot += 1
         return slot_values
+
+    def with_label_slots(self, body: bytes, *, is_after: bool) -> bytes:
+        """The pod's bytes, before or after, with placeholders for the values of its labels."""
+        if not (self.entry.labels or (is_after and self.labels)):
+            return body
+        start = body.index(_LABELS)
+        end = body.index(b"}", start)
+        block = body[start:end]
+        for slot, (key, value) in enumerate(chain(self.labels.items(), self.entry.labels.items()), _FIRST_LABEL):
+            if slot == _VOLUME:
+                break
+            if is_after or slot >= _FIRST_LABEL + len(self.labels):
+                pair = b'"%b":"%b"'
+                block = block.replace(pair % (key.encode(), value.encode()), pair % (key.encode(), _PLACEHOLDERS[slot]))
+        return body[:start] + block + body[end:]
 
 
 class _ObjectSkeleton:
@@ -208,11 +239,11 @@ class _MemoEntry(NamedTuple):
 class Change:
     """A change of one pod, which may have an entry in the memo."""
 
-    def __init__(self, memo: WriteMemo, call: Call, subject: _Subject, labels: Mapping[str, str] | None) -> None:
+    def __init__(self, memo: WriteMemo, call: Call, subject: _Subject) -> None:
         self._memo = memo
         self._call = call
         self._subject = subject
-        self._labels = {**subject.entry.labels, **labels} if labels else subject.entry.labels
+        self._labels = {**subject.entry.labels, **subject.labels} if subject.labels else subject.entry.labels
         """The pod's labels afterwards."""
         self._known = memo.find(subject)
 
@@ -284,7 +315,7 @@ class WriteMemo:
     def change(self, call: Call, operation: str, *, labels: Mapping[str, str] | None = None) -> Change | None:
         """A change of a pod as pending writes leave it; None if it takes the slow path, as the first of its kind does.
 
-        operation: as admission names it, with the subresource. labels: those that the pod gets; then admission has been called.
+        operation: as admission names it, with the subresource. labels: those that a binding gives the pod once admission has been called.
         """
         request, path = call.request, call.path
         query = request.query
@@ -297,14 +328,18 @@ class WriteMemo:
             return None
         body, times, given = self._skeleton(request.body, entry, operation)
         writer = (request.user_agent, query.get("fieldManager"), query.get("fieldValidation"), request.reads_warnings)
-        request_key = _RequestKey(
-            body, operation, request.content_type, writer, tuple(labels.items()) if labels else ()
-        )
+        labels = labels or _NO_LABELS
+        request_key = _RequestKey(body, operation, request.content_type, writer, tuple(labels))
         if self._seen.get(request_key) is None:
             if _ESCAPE not in body:
                 self._seen.put(request_key, value=True, size=len(body))
             return None
-        if (labels is None and not self._is_admitted(call, operation)) or (given and not is_valid_name(given)):
+        if (
+            (operation != BINDING and not self._is_admitted(call, operation))
+            or (given and not is_valid_name(given))
+            or len(labels) > _MOST_LABELS
+            or any(label_value(value) for value in labels.values())
+        ):
             return None
         hit_rate = self._hit_rates.get(operation)
         if hit_rate is None:
@@ -314,7 +349,7 @@ class WriteMemo:
         now = rfc3339(call.context.clock.now()).encode()
         field = NODE_FIELD if operation == BINDING else NOMINATION_FIELD
         entry = call.context.objects.newest(call.stored, entry)
-        change = Change(self, call, _Subject(entry, request_key, now, times, given, field), labels)
+        change = Change(self, call, _Subject(entry, request_key, now, times, given, field, labels))
         hit_rate.record(hit=change.is_known)
         return change
 
@@ -354,8 +389,8 @@ class WriteMemo:
         slot_values[_VOLUME] = volume[1] if volume is not None else None
         slot_values[_FIRST_TIME:] = times
         before, later = (
-            _with_placeholders(subject, subject.entry, slot_values),
-            _with_placeholders(subject, after, slot_values),
+            _with_placeholders(subject, subject.entry, slot_values, is_after=False),
+            _with_placeholders(subject, after, slot_values, is_after=True),
         )
         if len(slot_values) > len(_PLACEHOLDERS) or b'"deletionTimestamp"' in before or _TIME.search(later):
             return  # a time of the outcome was computed from others
@@ -417,9 +452,11 @@ def _is_volume(text: bytes | None) -> bool:
     return text is None or (len(text) == len(_VOLUME_PREFIX) + 5 and text.startswith(_VOLUME_PREFIX))
 
 
-def _with_placeholders(subject: _Subject, entry: Entry, slot_values: _SlotValues) -> bytes:
+def _with_placeholders(subject: _Subject, entry: Entry, slot_values: _SlotValues, *, is_after: bool) -> bytes:
     """A pod's bytes, before or after, with placeholders for slot values."""
-    body = entry.body.replace(b',"resourceVersion":"%d"' % entry.revision, _ANY_REVISION, 1)
+    body = subject.with_label_slots(entry.body, is_after=is_after).replace(
+        b',"resourceVersion":"%d"' % entry.revision, _ANY_REVISION, 1
+    )
     given = (_GIVEN, b"nodeName" if subject.field == NODE_FIELD else b"nominatedNodeName")
     for slot, member in (given, *_OWN):
         if (text := slot_values[slot]) is not None:
