@@ -465,6 +465,34 @@ def test_labels_that_admission_gives_and_that_are_not_valid_take_the_slow_path(
     asyncio.run(run())
 
 
+def test_statuses_of_pod_groups_go_the_short_way(repeated: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
+    settings = ApiServerSettings(runtime_config=("scheduling.k8s.io/v1alpha2=true",))
+
+    async def run() -> list[Any]:
+        async with PodServer(settings) as server:
+            for index in range(7):
+                policy = {"gang": {"minCount": 3 if index == 6 else 4}}
+                made = {
+                    "metadata": {"name": f"g{index}", "labels": {"job": f"j{index}"}},
+                    "spec": {"schedulingPolicy": policy},
+                }
+                assert (await server.send("POST", groups, made))[0] == 201
+            found = []
+            for index in range(7):
+                body = f'{{"status":{{"conditions":[{condition("PodGroupScheduled")}]}}}}'.encode()
+                answer = await server.send("PATCH", f"{groups}/g{index}/status", body, MERGE)
+                assert answer[0] == 200
+                found.append(answer[1])
+            return found
+
+    fast = asyncio.run(run())
+    assert [one["metadata"]["labels"] for one in fast] == [{"job": f"j{index}"} for index in range(7)]
+    assert repeated == ["g3", "g4", "g5"]
+    monkeypatch.setattr(WriteMemo, "change", none)
+    assert fast == asyncio.run(run())
+
+
 def test_nominated_pods_are_bound_and_nominated_no_more(repeated: list[str]) -> None:
     async def run() -> None:
         async with PodServer() as server:

@@ -1,4 +1,4 @@
-"""The fast path for changes that are made to one pod after the other, as when hundreds are bound, evicted or wait for the same.
+"""The fast path for changes that are made to one pod after the other, as when hundreds are bound, evicted or wait for the same; and to pod groups.
 
     bytes before = a skeleton, filled in with slot values: the pod's own name, uid, node, pod group, ... and its times
     same request, same skeleton, times in the same order  ->  the skeleton afterwards, filled in anew; nothing is decoded, compared, checked or encoded
@@ -16,6 +16,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from bayplan.api.kinds import POD_GROUP
 from bayplan.api.strategies.core.pods import NODE_FIELD, NOMINATION_FIELD
 from bayplan.api.types import core_v1
 from bayplan.api.validation.formats import label_value
@@ -100,6 +101,7 @@ class _RequestSkeleton(NamedTuple):
 class _RequestKey(NamedTuple):
     """What of a request decides its outcome, whatever pod it changes."""
 
+    kind: str
     body: bytes
     operation: str
     content_type: str
@@ -126,7 +128,7 @@ class _Subject(NamedTuple):
     @property
     def keeps_node(self) -> bool:
         """Whether the pod is given the node that it has."""
-        return self.given == self.entry.fields[self.field]
+        return self.given == self.entry.fields.get(self.field, "")
 
     @property
     def group(self) -> _Key:
@@ -147,8 +149,8 @@ class _Subject(NamedTuple):
             entry.uid.encode(),
             b"%d" % entry.revision,
         )
-        slot_values[_NODE] = entry.fields[NODE_FIELD].encode() or None
-        slot_values[_NOMINATION] = entry.fields[NOMINATION_FIELD].encode() or None
+        slot_values[_NODE] = entry.fields.get(NODE_FIELD, "").encode() or None
+        slot_values[_NOMINATION] = entry.fields.get(NOMINATION_FIELD, "").encode() or None
         slot_values[_GIVEN] = self.given.encode() or None
         slot = _FIRST_LABEL
         for value in chain(self.labels.values(), entry.labels.values()):
@@ -307,10 +309,10 @@ class WriteMemo:
         """Requests that came at least once, for whatever pod."""
         self._skeletons: Memo[bytes, _RequestSkeleton] = Memo("write_memo_skeletons", most_bytes=_MOST_BYTES)
         """Skeletons by request without the pod's uid; none of requests that set a node."""
-        self._hit_rates: dict[str, HitRate] = {}
-        """By operation."""
+        self._hit_rates: dict[tuple[str, str], HitRate] = {}
+        """By kind and operation."""
         self._admissions: Memo[_Key, Reads] = Memo("write_memo_admissions", most_bytes=_MOST_BYTES)
-        """What admission decides by that changes pass, whatever the pod; by operation, namespace and user."""
+        """What admission decides by that changes pass, whatever the pod; by kind, operation, namespace and user."""
 
     def change(self, call: Call, operation: str, *, labels: Mapping[str, str] | None = None) -> Change | None:
         """A change of a pod as pending writes leave it; None if it takes the slow path, as the first of its kind does.
@@ -319,7 +321,7 @@ class WriteMemo:
         """
         request, path = call.request, call.path
         query = request.query
-        if call.stored.type is not core_v1.Pod or not _QUERY.issuperset(query) or len(request.body) > _LONGEST:
+        if not _is_served(call) or not _QUERY.issuperset(query) or len(request.body) > _LONGEST:
             return None
         if call.context.objects.is_shared:
             return None
@@ -329,7 +331,7 @@ class WriteMemo:
         body, times, given = self._skeleton(request.body, entry, operation)
         writer = (request.user_agent, query.get("fieldManager"), query.get("fieldValidation"), request.reads_warnings)
         labels = labels or _NO_LABELS
-        request_key = _RequestKey(body, operation, request.content_type, writer, tuple(labels))
+        request_key = _RequestKey(call.stored.kind, body, operation, request.content_type, writer, tuple(labels))
         if self._seen.get(request_key) is None:
             if _ESCAPE not in body:
                 self._seen.put(request_key, value=True, size=len(body))
@@ -341,9 +343,10 @@ class WriteMemo:
             or any(label_value(value) for value in labels.values())
         ):
             return None
-        hit_rate = self._hit_rates.get(operation)
+        asked = (call.stored.kind, operation)
+        hit_rate = self._hit_rates.get(asked)
         if hit_rate is None:
-            hit_rate = self._hit_rates[operation] = HitRate(_LEAST_HITS)
+            hit_rate = self._hit_rates[asked] = HitRate(_LEAST_HITS)
         if not hit_rate.is_worth_asking():
             return None
         now = rfc3339(call.context.clock.now()).encode()
@@ -411,7 +414,7 @@ class WriteMemo:
     def _is_admitted(self, call: Call, operation: str) -> bool:
         """Whether admission lets such a change pass without a look at the pod."""
         user = call.request.user
-        key = (operation, call.path.namespace, user.name)
+        key = (call.stored.kind, operation, call.path.namespace, user.name)
         reads = self._admissions.get(key)
         if reads is None or not reads.hold(user):
             reads = _admission_of(call, operation)
@@ -430,6 +433,11 @@ def _admission_of(call: Call, operation: str) -> Reads:
         ObservedRequest(call, verb, None if verb == DELETE else pod, pod, subresource, reads),
     )
     return reads
+
+
+def _is_served(call: Call) -> bool:
+    """Whether a request is about an object of a kind whose changes are alike, in the version that is stored."""
+    return call.kind is call.stored and (call.stored.type is core_v1.Pod or call.stored is POD_GROUP)
 
 
 def _digest(text: bytes) -> bytes:
