@@ -78,13 +78,15 @@ class SchedulerService:
         transport: ExtenderTransport | None = None,
         plugins: PluginFiles | None = None,
     ) -> None:
-        """`feature_gates` are those that are on. `transport` carries calls to extenders; by default they are made over HTTP. `plugins`: files
-        that are looked at before each decision. Raises SettingsError."""
+        """`feature_gates` are those that are on. `transport` carries calls to extenders; by default they are made over HTTP. `plugins`: those of files,
+        which are looked at before each decision if they are followed. Raises SettingsError."""
         self.client = client
         self.clock = clock
         self.randomness = randomness
-        self._reload = PluginReload(plugins, config, feature_gates) if plugins is not None else None
-        settings = self._reload.settings() if self._reload else scheduler_settings.load(config, feature_gates)
+        self._plugins = PluginReload(plugins, config, feature_gates) if plugins is not None else None
+        self._reload = self._plugins if plugins is not None and plugins.follows else None
+        """What looks at the files; None if nothing does."""
+        settings = self._plugins.settings() if self._plugins else scheduler_settings.load(config, feature_gates)
         self.core = SchedulerCore(settings, clock, randomness)
         self.informers = InformerFactory(client, clock, randomness)
         self.recorders = {name: EventRecorder(client, name, clock, randomness) for name in self.core.cycles}
@@ -159,8 +161,8 @@ class SchedulerService:
                 await self.informers.stop()
                 await self._http.close()
                 self.evictions.close()
-                if self._reload is not None:
-                    self._reload.close()
+                if self._plugins is not None:
+                    self._plugins.close()
                 for task in self._tasks:
                     task.cancel()
 
