@@ -309,7 +309,7 @@ class WriteMemo:
         """Requests that came at least once, for whatever pod."""
         self._skeletons: Memo[bytes, _RequestSkeleton] = Memo("write_memo_skeletons", most_bytes=_MOST_BYTES)
         """Skeletons by request without the pod's uid; none of requests that set a node."""
-        self._hit_rates: dict[tuple[str, str], HitRate] = {}
+        self._hit_rates: dict[tuple[str, ...], HitRate] = {}
         """By kind and operation."""
         self._admissions: Memo[_Key, Reads] = Memo("write_memo_admissions", most_bytes=_MOST_BYTES)
         """What admission decides by that changes pass, whatever the pod; by kind, operation, namespace and user."""
@@ -336,17 +336,9 @@ class WriteMemo:
             if _ESCAPE not in body:
                 self._seen.put(request_key, value=True, size=len(body))
             return None
-        if (
-            (operation != BINDING and not self._is_admitted(call, operation))
-            or (given and not is_valid_name(given))
-            or len(labels) > _MOST_LABELS
-            or any(label_value(value) for value in labels.values())
-        ):
+        if (operation != BINDING and not self._is_admitted(call, operation)) or not _are_slots(given, labels):
             return None
-        asked = (call.stored.kind, operation)
-        hit_rate = self._hit_rates.get(asked)
-        if hit_rate is None:
-            hit_rate = self._hit_rates[asked] = HitRate(_LEAST_HITS)
+        hit_rate = self._hit_rate(call.stored.kind, operation)
         if not hit_rate.is_worth_asking():
             return None
         now = rfc3339(call.context.clock.now()).encode()
@@ -411,6 +403,12 @@ class WriteMemo:
         memo_entries = [memo_entry, *others[: _MOST_TRIED - 1]]
         self._known.put(subject.group, memo_entries, len(memo_entries) * (len(before) + len(later) + _KEY_BYTES))
 
+    def _hit_rate(self, *kind_and_operation: str) -> HitRate:
+        hit_rate = self._hit_rates.get(kind_and_operation)
+        if hit_rate is None:
+            hit_rate = self._hit_rates[kind_and_operation] = HitRate(_LEAST_HITS)
+        return hit_rate
+
     def _is_admitted(self, call: Call, operation: str) -> bool:
         """Whether admission lets such a change pass without a look at the pod."""
         user = call.request.user
@@ -433,6 +431,13 @@ def _admission_of(call: Call, operation: str) -> Reads:
         ObservedRequest(call, verb, None if verb == DELETE else pod, pod, subresource, reads),
     )
     return reads
+
+
+def _are_slots(given: str, labels: Mapping[str, str]) -> bool:
+    """Whether what a request gives a pod, a node and labels, can stand in a skeleton as it is."""
+    if given and not is_valid_name(given):
+        return False
+    return len(labels) <= _MOST_LABELS and not any(label_value(value) for value in labels.values())
 
 
 def _is_served(call: Call) -> bool:
