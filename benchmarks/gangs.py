@@ -77,15 +77,19 @@ def run_up(quick: bool) -> Iterator[Figure]:
     """Groups of 4 end to end, within one zone of 20 nodes and anywhere: `bayplan up`, as users start it."""
     share = 10 if quick else 1
     nodes, groups = NODES // share, 2_000 // share
-    for name, key in (("in zones of 20", workloads.ZONE), ("anywhere", "")):
+    for name, key, differ in (
+        ("in zones of 20", workloads.ZONE, False),
+        ("in zones of 20, each with labels and requests of its own", workloads.ZONE, True),
+        ("anywhere", "", False),
+    ):
         gates = ",".join(f"{gate}=true" for gate in (GENERIC_WORKLOAD, GANG_SCHEDULING, TOPOLOGY_AWARE))
         runtime = "--apiserver-flag=--runtime-config=scheduling.k8s.io/v1alpha2=true"
         with end_to_end.up_cluster(runtime, "--feature-gates", gates) as target:
-            rate = asyncio.run(_bound_rate(target, nodes, groups, key))
+            rate = asyncio.run(_bound_rate(target, nodes, groups, key, differ=differ))
         yield Figure("gangs-up", f"groups of 4 {name}, {nodes:,} nodes", rate, "pods/s", "104-630" if key else "")
 
 
-async def _bound_rate(target: requests.Target, nodes: int, groups: int, key: str) -> float:
+async def _bound_rate(target: requests.Target, nodes: int, groups: int, key: str, *, differ: bool) -> float:
     """Pods bound per second, from the first create to the last binding; their groups are there before."""
     await end_to_end.create_nodes(target, nodes, nodes // RACK_SIZE)
     path = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
@@ -96,6 +100,9 @@ async def _bound_rate(target: requests.Target, nodes: int, groups: int, key: str
         tree = workloads.sized(index, "gang", "900m")
         del tree["spec"]["priority"]
         tree["spec"]["schedulingGroup"] = {"podGroupName": f"gang-{index // 4}"}
+        if differ:
+            tree["metadata"]["labels"] = {"app": f"job-{index // 4}", "index": str(index)}
+            tree["spec"]["containers"][0]["resources"]["requests"]["cpu"] = f"{500 + index // 4 % 400}m"
         pods.append(tree)
     return await end_to_end.bound_rate(target, pods)
 

@@ -24,6 +24,7 @@ from benchmarks import (
     server_group,
     simulation,
     startup,
+    sweeps,
     updates,
 )
 from benchmarks.figures import Figure
@@ -41,6 +42,7 @@ BENCHMARKS: dict[str, Callable[[bool], Iterator[Figure]]] = {
     "controllers": controllers.run,
     "affinity-eviction": affinity_eviction.run,
     "simulation": simulation.run,
+    "sweeps": sweeps.run,
     "up": end_to_end.run_up,
     "split": end_to_end.run_split,
     "mix": mix_end_to_end.run,

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from bayplan.api.protobuf import message_of
 from bayplan.api.types import core_v1
+from bayplan.apiserver.admission import pod_topology_labels
 from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.reads.watching import Entry
@@ -385,7 +386,7 @@ def test_pods_are_bound_to_their_nodes(repeated: list[str]) -> None:
             pods = await waiting(server, 8, nodes=6)
             for one in pods[:7]:
                 assert (await server.take(BOUND, *one))[0] == 201
-            assert repeated == ["p6"]  # the fourth in its zone
+            assert repeated == ["p3", "p4", "p5", "p6"]
             found = (await server.send("GET", PODS, labelSelector="topology.kubernetes.io/zone=z0"))[1]["items"]
             assert [one["metadata"]["name"] for one in found] == ["p0", "p1", "p2", "p6"]
             found = (await server.send("GET", PODS, fieldSelector="spec.nodeName=n4"))[1]["items"]
@@ -394,6 +395,102 @@ def test_pods_are_bound_to_their_nodes(repeated: list[str]) -> None:
             assert (await server.take(BOUND, "p7", pods[6][1], "n1"))[0] == 409
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        {"app": "a%d"},
+        {"name": "p%d", "namespace": "default", "uid": "u%d"},
+        {"namespace": "n%d", "topology.kubernetes.io/region": "old%d", "topology.kubernetes.io/zone": "z%d"},
+        {f"k{number}": "v%d" for number in range(12)},
+    ],
+    ids=["of one application each", "that are like metadata", "that are overwritten", "that are many"],
+)
+def test_pods_with_labels_are_bound_as_each_would_be_alone(
+    own: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> list[Any]:
+        async with PodServer() as server:
+            for index in range(9):
+                zone = {
+                    "topology.kubernetes.io/zone": f"z{index // 3}",
+                    "topology.kubernetes.io/region": f"r{index % 2}",
+                }
+                await server.send("POST", "/api/v1/nodes", {"metadata": {"name": f"n{index}", "labels": zone}})
+            for index in range(9):
+                labels = {key: value.replace("%d", str(index)) for key, value in own.items()}
+                made = await server.send("POST", PODS, pod(f"p{index}", metadata={"labels": labels}))
+                uid = made[1]["metadata"]["uid"]
+                assert (await server.take(BOUND, f"p{index}", uid, f"n{index}"))[0] == 201
+                found = (await server.send("GET", f"{PODS}/p{index}"))[1]["metadata"]["labels"]
+                zone = {
+                    "topology.kubernetes.io/zone": f"z{index // 3}",
+                    "topology.kubernetes.io/region": f"r{index % 2}",
+                }
+                assert found == {**labels, **zone}
+            return server.state()
+
+    fast = asyncio.run(run())
+    monkeypatch.setattr(WriteMemo, "change", none)
+    assert fast == asyncio.run(run())
+
+
+def test_pods_of_different_applications_go_the_short_way_together(repeated: list[str]) -> None:
+    async def run() -> None:
+        async with PodServer() as server:
+            for index in range(6):
+                made = await server.send("POST", PODS, pod(f"p{index}", metadata={"labels": {"app": f"a{index}"}}))
+                assert (await server.take(BOUND, f"p{index}", made[1]["metadata"]["uid"], "n0"))[0] == 201
+            assert repeated == ["p3", "p4", "p5"]
+
+    asyncio.run(run())
+
+
+def test_labels_that_admission_gives_and_that_are_not_valid_take_the_slow_path(
+    repeated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zones = {f"n{index}": f"z{index}" for index in range(5)} | {"n5": 'not "good"}'}
+    key = "topology.kubernetes.io/zone"
+    monkeypatch.setattr(pod_topology_labels, "_labels", lambda _, node: {key: zones[node]})
+
+    async def run() -> None:
+        async with PodServer() as server:
+            for one in await waiting(server, 6):
+                assert (await server.take(BOUND, *one))[0] == 201
+                found = (await server.send("GET", f"{PODS}/{one[0]}"))[1]["metadata"]["labels"]
+                assert found == {key: zones[one[2]]}
+            assert repeated == ["p3", "p4"]
+
+    asyncio.run(run())
+
+
+def test_statuses_of_pod_groups_go_the_short_way(repeated: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
+    settings = ApiServerSettings(runtime_config=("scheduling.k8s.io/v1alpha2=true",))
+
+    async def run() -> list[Any]:
+        async with PodServer(settings) as server:
+            for index in range(7):
+                policy = {"gang": {"minCount": 3 if index == 6 else 4}}
+                made = {
+                    "metadata": {"name": f"g{index}", "labels": {"job": f"j{index}"}},
+                    "spec": {"schedulingPolicy": policy},
+                }
+                assert (await server.send("POST", groups, made))[0] == 201
+            found = []
+            for index in range(7):
+                body = f'{{"status":{{"conditions":[{condition("PodGroupScheduled")}]}}}}'.encode()
+                answer = await server.send("PATCH", f"{groups}/g{index}/status", body, MERGE)
+                assert answer[0] == 200
+                found.append(answer[1])
+            return found
+
+    fast = asyncio.run(run())
+    assert [one["metadata"]["labels"] for one in fast] == [{"job": f"j{index}"} for index in range(7)]
+    assert repeated == ["g3", "g4", "g5"]
+    monkeypatch.setattr(WriteMemo, "change", none)
+    assert fast == asyncio.run(run())
 
 
 def test_nominated_pods_are_bound_and_nominated_no_more(repeated: list[str]) -> None:

@@ -13,6 +13,7 @@ from bayplan.scheduler import Planner
 from bayplan.scheduler.decision import Decision
 from tests.differential.clusters import Cluster, Tree
 from tests.differential.running import SENTINEL_NODE, Outcome, Refused, Site
+from tests.differential.sampling import Places
 
 
 @dataclass(slots=True)
@@ -22,6 +23,8 @@ class Report:
     decisions: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
     differences: list[str] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    """How many places in the turns of nodes were possible after each decision, if nodes are sampled."""
     passing: int = 0
     """Differences that were gone when the pod was decided about once more: the scheduler had not heard of something yet."""
 
@@ -70,8 +73,12 @@ def _nominations(decision: Decision) -> dict[str, set[str]]:
 class _Run:
     """Both schedulers on one cluster, pod after pod; each is placed where the scheduler under test has put it."""
 
-    def __init__(self, site: Site, cluster: Cluster, report: Report, chance: random.Random) -> None:
+    def __init__(
+        self, site: Site, cluster: Cluster, report: Report, chance: random.Random, percentage: int = 100
+    ) -> None:
         self._site, self._cluster, self._report, self._chance = site, cluster, report, chance
+        self._configuration = {"percentageOfNodesToScore": percentage}
+        self._places: Places | None = None
         self._objects = dict(enumerate(cluster.objects))
         self._placed: dict[str, Tree] = {}
         self._planner = Planner()
@@ -86,9 +93,10 @@ class _Run:
     async def fill(self) -> None:
         """Let both have what there is, and nothing else."""
         self._extra = await self._site.fill(self.objects)
-        self._planner = Planner()
+        self._planner = Planner(config=self._configuration)
         for kind, tree in self._extra:
             self._planner.add(kind, tree)
+        self._places = Places(self._planner) if self._configuration["percentageOfNodesToScore"] < 100 else None
 
     def _fresh(self) -> Planner:
         """A planner that has seen nothing of what happened before."""
@@ -101,13 +109,19 @@ class _Run:
 
     async def step(self, pod: Tree, keep: Path | None) -> bool:
         """One pod. False if there is no going on. Raises Refused."""
-        outcome, found, stored = await _decided(self._site, self._planner, pod)
+        outcome, found, stored = await _decided(self._site, self._planner, pod, self._places)
         report, key = self._report, _key(stored)
-        if found and not difference(self._fresh().decide(stored, full=True, explain=True), outcome):
+        if self._places is not None:
+            report.places.append(len(self._places.possible))
+        if (
+            found
+            and self._places is None
+            and not difference(self._fresh().decide(stored, full=True, explain=True), outcome)
+        ):
             found += "\n      a library that has just read the cluster agrees with the scheduler"
         elif found:
             await self.fill()
-            outcome, found, stored = await _decided(self._site, self._planner, pod)
+            outcome, found, stored = await _decided(self._site, self._planner, pod, self._places)
             report.passing += not found
         report.decisions += 1
         report.outcomes[_sort(outcome)] += 1
@@ -166,10 +180,17 @@ def changed(node: Tree, chance: random.Random) -> Tree:
 
 
 async def compare(
-    site: Site, cluster: Cluster, report: Report, most: int, keep: Path | None, chance: random.Random
+    site: Site,
+    cluster: Cluster,
+    report: Report,
+    most: int,
+    keep: Path | None,
+    chance: random.Random,
+    percentage: int = 100,
 ) -> None:
-    """Let both decide about the pods of a cluster, one after the other, while pods end and nodes change. most: pods."""
-    run = _Run(site, cluster, report, chance)
+    """Let both decide about the pods of a cluster, one after the other, while pods end and nodes change. most: pods. percentage: of the nodes that the scheduler
+    looks at."""
+    run = _Run(site, cluster, report, chance, percentage)
     await run.fill()
     for pod in cluster.queue[:most]:
         if chance.random() < 0.15:
@@ -185,7 +206,7 @@ def _key(pod: Tree) -> str:
     return f"{pod['metadata'].get('namespace', 'default')}/{pod['metadata']['name']}"
 
 
-async def _decided(site: Site, planner: Planner, pod: Tree) -> tuple[Outcome, str, Tree]:
+async def _decided(site: Site, planner: Planner, pod: Tree, places: Places | None) -> tuple[Outcome, str, Tree]:
     """What the scheduler did, how the library differs, and the pod as both saw it."""
     decisions: list[Decision] = []
 
@@ -203,6 +224,8 @@ async def _decided(site: Site, planner: Planner, pod: Tree) -> tuple[Outcome, st
         known["pod"] = stored
 
     outcome, stored = await site.submit(pod, victims, created)
+    if places is not None:
+        return outcome, places.difference(stored, lambda decision: difference(decision, outcome)), stored
     return outcome, difference(decision_of(stored), outcome), stored
 
 

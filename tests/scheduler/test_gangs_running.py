@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,10 @@ from bayplan.api.kinds import DEFAULT_KINDS, POD_GROUP
 from bayplan.api.types.resource_v1 import ResourceClaim
 from bayplan.api.types.scheduling_v1alpha2 import PodGroup
 from bayplan.cluster.settings import CLUSTER_API
+from bayplan.scheduler.binding import ClientActions
+from bayplan.scheduler.framework.verdicts import ActionError
 from bayplan.scheduler.service import SchedulerService
+from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.support.clock import SystemClock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import SeededRandomness
@@ -46,6 +49,29 @@ def test_a_gang_is_bound_when_its_last_pod_comes() -> None:
             ]
 
         await world.until(condition)
+
+    play(story, api=dataclasses.replace(CLUSTER_API, authorization_modes=("AlwaysAllow",)))
+
+
+@pytest.mark.parametrize("refused", [None, "g1"])
+def test_the_pods_of_a_gang_are_bound_by_one_call(refused: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_bindings, calls = ClientActions.write_bindings, []
+
+    async def noted(self: ClientActions, placed: Sequence[tuple[PodInfo, str]]) -> list[ActionError | None]:
+        names = [one.pod.metadata.name for one, _ in placed]
+        calls.append(names)
+        problems = await write_bindings(self, [one for one in placed if one[0].pod.metadata.name != refused])
+        if refused in names:
+            problems.insert(names.index(refused), ActionError("not now", 500))
+        return problems
+
+    monkeypatch.setattr(ClientActions, "write_bindings", noted)
+
+    async def story(world: World) -> None:
+        await world.create(node("a"), node("b"), group("g", 4), *(member(f"g{index}", "g") for index in range(4)))
+        for index in range(4):
+            assert await world.bound(f"g{index}") in ("a", "b")
+        assert calls == [["g0", "g1", "g2", "g3"]]
 
     play(story, api=dataclasses.replace(CLUSTER_API, authorization_modes=("AlwaysAllow",)))
 

@@ -274,3 +274,33 @@ def test_pods_follow_the_pod_that_they_need_during_execution(tmp_path: Path, ann
     moved = Counter((move.workload, move.left, move.came_to) for move in outcome.moves())
     assert moved == {("default/Deployment/db", "a1", "b1"): 1, ("default/Deployment/web", "a2", "b2"): 2}
     assert outcome.good
+
+
+def test_plugins_of_files_decide_in_a_simulation(tmp_path: Path) -> None:
+    file = tmp_path / "keep_off.py"
+    file.write_text(
+        "from bayplan.scheduler.framework.extension_points import ScalarFilterPlugin, Scope\n"
+        "from bayplan.scheduler.framework.verdicts import Status\n\n\n"
+        "class KeepOff(ScalarFilterPlugin):\n"
+        "    name = 'KeepOff'\n"
+        "    filter_scope = Scope.NODE\n\n"
+        "    def filter_node(self, state, pod, row):\n"
+        "        kept_off = self.snapshot.nodes[row].metadata.name == 'n1'\n"
+        "        return self.reasons.code(Status.UNSCHEDULABLE, self.name, 'kept off') if kept_off else 0\n"
+    )
+    copy = tmp_path / "copy.json"
+    copy.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": [node("n1", "a"), node("n2", "a")]}))
+    web = tmp_path / "web.json"
+    web.write_text(json.dumps(workload("web", 2)))
+    asked = ["simulate", "--cluster", str(copy), "--apply", str(web)]
+
+    def nodes(*options: str) -> set[str]:
+        result = CliRunner().invoke(main, [*asked, "-o", "json", *options])
+        assert result.exit_code == 0, result.output
+        return {one["node"] for one in json.loads(result.stdout)["placements"]}
+
+    assert nodes() == {"n1", "n2"}
+    assert nodes("--plugin", str(file)) == {"n2"}
+    file.write_text("class Nothing: pass\n")
+    result = CliRunner().invoke(main, [*asked, "--plugin", str(file)])
+    assert (result.exit_code, "there is no plugin" in result.output) == (1, True)

@@ -1,4 +1,4 @@
-"""What verbs share: `-o`, `--html`, `--scheduler-config`, how answers are given, errors, exit codes."""
+"""What verbs share: `-o`, `--html`, `--scheduler-config`, `--plugin`, how answers are given, errors, exit codes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from bayplan.cluster.unserved import UnservedKinds
+    from bayplan.scheduler.plugin_files import PluginFiles
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -34,6 +35,30 @@ def html_option(text: str = "Write a report to this file.") -> Callable[[F], F]:
 def scheduler_config_option(purpose: str) -> Callable[[F], F]:
     """The option `--scheduler-config FILE`."""
     return click.option("--scheduler-config", type=FILE, help=f"KubeSchedulerConfiguration {purpose}.")
+
+
+def plugin_option(addition: str = "") -> Callable[[F], F]:
+    """The option `--plugin FILE`, which may be repeated."""
+    return click.option(
+        "--plugin",
+        "plugin_files",
+        multiple=True,
+        type=FILE,
+        help=f"A file of Python with scheduler plugins{addition}.",
+    )
+
+
+def plugins_in(files: tuple[Path, ...]) -> PluginFiles | None:
+    """What is in files of plugins; None without files. Raises Failure."""
+    if not files:
+        return None
+    from bayplan.scheduler.errors import SchedulerError
+    from bayplan.scheduler.plugin_files import PluginFiles
+
+    try:
+        return PluginFiles(files)
+    except SchedulerError as error:
+        raise Failure(str(error)) from error
 
 
 def give(

@@ -203,14 +203,18 @@ class Client:
         body = b'{"kind":"DeleteOptions","apiVersion":"v1",' + encode(options)[1:] if encode(options) != b"{}" else b""
         return SentRequest("DELETE", kind.path(namespace, name), body)
 
-    async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
-        """Assign a pod to a node."""
+    def binding(self, namespace: str, name: str, uid: str, node_name: str) -> SentRequest:
+        """What assigns a pod to a node."""
         binding = core_v1.Binding(
             metadata=meta_v1.ObjectMeta(name=name, namespace=namespace, uid=uid),
             target=core_v1.ObjectReference(kind="Node", name=node_name),
         )
         body = b'{"kind":"Binding","apiVersion":"v1",' + encode(binding)[1:]
-        await self.transport.send((SentRequest("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/binding", body),))
+        return SentRequest("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/binding", body)
+
+    async def bind(self, namespace: str, name: str, uid: str, node_name: str) -> None:
+        """Assign a pod to a node."""
+        await self.transport.send((self.binding(namespace, name, uid, node_name),))
 
     async def evict(
         self,

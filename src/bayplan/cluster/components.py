@@ -165,8 +165,10 @@ class Components:
         return partial(ClusterAutoscalerController, provider=provider, sandbox=sandbox, kinds=SANDBOX_KINDS)
 
     def _scheduler(self) -> Coroutine[Any, Any, None]:
+        from bayplan.scheduler.plugin_files import PluginFiles
         from bayplan.scheduler.service import SchedulerService
 
+        files = self._settings.scheduler_plugins
         self.scheduler = service = SchedulerService(
             self._connect("system:kube-scheduler"),
             clock=self._clock,
@@ -174,6 +176,7 @@ class Components:
             metrics=self._metrics,
             config=self._settings.scheduler_config,
             feature_gates=self._settings.api.feature_gates,
+            plugins=PluginFiles(files, follows=self._settings.are_plugins_followed) if files else None,
         )
         return service.run()
 

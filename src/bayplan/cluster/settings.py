@@ -61,6 +61,10 @@ class ClusterSettings:
     """The API server."""
     scheduler_config: Path | None = None
     """A KubeSchedulerConfiguration; None for the defaults."""
+    scheduler_plugins: tuple[Path, ...] = ()
+    """Files of Python with scheduler plugins; those that no profile names are enabled in all of them."""
+    are_plugins_followed: bool = True
+    """Whether these files are taken anew when they change."""
     descheduler_policy: Path | None = None
     """A DeschedulerPolicy by which pods are evicted; None to run no descheduler."""
     descheduling_interval: float = 300.0

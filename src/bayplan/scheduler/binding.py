@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -68,10 +68,12 @@ class Changes:
 async def _as_action_error() -> AsyncIterator[None]:
     try:
         yield
-    except ApiError as error:
-        raise ActionError(str(error), error.code) from error
-    except TransportError as error:
-        raise ActionError(str(error)) from error
+    except (ApiError, TransportError) as error:
+        raise _action_error(error) from error
+
+
+def _action_error(error: ApiError | TransportError) -> ActionError:
+    return ActionError(str(error), error.code) if isinstance(error, ApiError) else ActionError(str(error))
 
 
 class ClientActions(Actions):
@@ -113,13 +115,26 @@ class ClientActions(Actions):
         try:  # and no context manager, which every pod would pay for
             await self._client.bind(metadata.namespace, metadata.name, metadata.uid, node_name)
             result = "success"
-        except ApiError as error:
-            raise ActionError(str(error), error.code) from error
-        except TransportError as error:
-            raise ActionError(str(error)) from error
+        except (ApiError, TransportError) as error:
+            raise _action_error(error) from error
         finally:
             if self.called is not None:
                 self.called(POD_BINDING, result, self._clock.monotonic() - started)
+
+    async def write_bindings(self, placed: Sequence[tuple[PodInfo, str]]) -> list[ActionError | None]:
+        """Write several Bindings at the same time, for those who hold a slot for each. Returns what went wrong with each."""
+        started = self._clock.monotonic()
+        sequences = []
+        for pod, node_name in placed:
+            metadata = pod.pod.metadata
+            sequences.append((self._client.binding(metadata.namespace, metadata.name, metadata.uid, node_name),))
+        answers = await self._client.transport.send_all(sequences)
+        problems = [_action_error(answer) if answer is not None else None for answer in answers]
+        if self.called is not None:
+            seconds = self._clock.monotonic() - started
+            for problem in problems:
+                self.called(POD_BINDING, "success" if problem is None else "error", seconds)
+        return problems
 
     async def update(self, obj: Any, *, subresource: str = "") -> Any:
         async with _as_action_error():

@@ -123,6 +123,12 @@ class BindingCycle:
             return True
         return any(plugin.has_work(self.state, self.pod, self.node_name) for plugin in self.plugin_plan.pre_bind)
 
+    @property
+    def is_ready_to_bind(self) -> bool:
+        """Whether nothing but the Binding is left to be done."""
+        waiting = self.waiting
+        return self.plugin_plan.binds_plainly and (waiting is None or (waiting.settled and waiting.refusal is None))
+
     def reserve(self) -> Failure | None:
         """Reserve alone; after a failure `undo` is due."""
         for plugin in self.plugin_plan.reserve:

@@ -267,6 +267,11 @@ class SchedulerCore:
 
     # Scheduling
 
+    @property
+    def has_more_of_group(self) -> bool:
+        """Whether the next outcome is one of the same group, or tree of groups, as the last one."""
+        return bool(self._decided_already)
+
     def schedule_one(self) -> Outcome | None:
         """Decide about the next pod; None if no pod is ready. Extenders are not asked."""
         if self._decided_already:

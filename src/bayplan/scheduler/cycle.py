@@ -27,7 +27,7 @@ from bayplan.scheduler.nominator import NominatedReservations, Nominator
 from bayplan.scheduler.placement_capacity import PlacementCapacity
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.ranking import NameOrder, Ranking
-from bayplan.scheduler.shared_answers import NO_NODE
+from bayplan.scheduler.sampling import NodeSampling
 from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
@@ -89,8 +89,6 @@ class Extension(Protocol):
 class Cycle:
     """Schedules pods of one profile against a snapshot."""
 
-    FEWEST: Final = 100
-    """Feasible nodes that are always looked at, whatever the percentage."""
     CACHE_BYTES: Final = 256 << 20
     """Memory for evaluations; the least recently used goes first."""
     BYTES_PER_ROW: Final = 80
@@ -107,10 +105,8 @@ class Cycle:
         self._names: tuple[str, ...] = ()
         self._names_membership = -1
         self._order = NameOrder(())
-        self._percentage = profile.settings.percentage_of_nodes_to_score or 0
+        self.sampling = NodeSampling(self.snapshot, profile.settings.percentage_of_nodes_to_score or 0)
         self.placement_capacity = PlacementCapacity(self)
-        self._start = 0
-        """Where the look at the nodes begins, if only some are looked at."""
 
     def decide(self, pod: PodInfo, *, full: bool = True, explain: bool = False) -> Decision:
         """Schedule a pod without extenders.
@@ -227,8 +223,8 @@ class Cycle:
                 evaluation.share()
                 decision.codes = codes
             return
-        if 0 < self._percentage < 100 and not explain:
-            codes = self.sample(codes)
+        if self.sampling.is_partial and not explain:
+            codes = self.sampling.sample(codes)
         failures = self.profile.reasons.failures_in(codes)
         if extension is not None and not failures:
             codes = yield from extension.filter(decision, codes)
@@ -362,24 +358,6 @@ class Cycle:
             if code:
                 return code
         return evaluation.ask(row)
-
-    def sample(self, codes: Codes) -> Codes:
-        """The verdicts with feasible nodes beyond the profile's percentage left out, as if not looked at.
-
-        Nodes are taken in turn, from where the last look ended; at least `FEWEST` feasible ones are kept. Source:
-        `numFeasibleNodesToFind` in kube-scheduler.
-        """
-        rows = np.flatnonzero(codes != NO_NODE)
-        wanted = max(len(rows) * self._percentage // 100, self.FEWEST)
-        if len(rows) < self.FEWEST or int((codes == 0).sum()) <= wanted:
-            return codes
-        order = np.roll(rows, -(self._start % len(rows)))
-        looked_at = int(np.searchsorted(np.cumsum(codes[order] == 0), wanted)) + 1
-        self._start = (self._start + looked_at) % len(rows)
-        kept = codes.copy()
-        beyond = order[looked_at:]
-        kept[beyond[kept[beyond] == 0]] = NO_NODE
-        return kept
 
     def post_filter(self, pod: PodInfo, evaluation: Evaluation, codes: Codes, decision: Decision) -> None:
         """Ask the PostFilter plugins in order; the first that helps ends it."""

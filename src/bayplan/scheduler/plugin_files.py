@@ -47,8 +47,9 @@ Read = Callable[[Path], bytes]
 class PluginFiles:
     """Plugins of some files, and what becomes of them as the files change: a file that breaks keeps its last good plugins."""
 
-    def __init__(self, paths: Iterable[Path], read: Read = Path.read_bytes) -> None:
-        """Raises PluginFileError if a file is broken from the beginning."""
+    def __init__(self, paths: Iterable[Path], read: Read = Path.read_bytes, *, follows: bool = True) -> None:
+        """follows: whether whoever uses the plugins is to look at the files again. Raises PluginFileError if a file is broken from the beginning."""
+        self.follows = follows
         self._read = read
         self._sources: dict[Path, bytes] = {}
         self._plugins: dict[Path, tuple[type[Plugin], ...]] = {}

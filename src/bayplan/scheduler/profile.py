@@ -43,8 +43,13 @@ class PluginPlan:
     pre_bind: tuple[points.PreBindPlugin, ...]
     bind: tuple[points.BindPlugin, ...]
     post_bind: tuple[points.PostBindPlugin, ...]
-    plain: bool
-    """Nothing but the Binding itself is to be done."""
+    binds_plainly: bool
+    """Nothing but the Binding itself is to be done once all Permit plugins have approved."""
+
+    @property
+    def plain(self) -> bool:
+        """Nothing but the Binding itself is to be done."""
+        return self.binds_plainly and not self.permit
 
 
 class Profile:
@@ -130,7 +135,7 @@ class Profile:
         reserve = tuple(plugin for plugin in self.reserve if plugin.concerns(shape))
         permit = tuple(plugin for plugin in self.permit if plugin.concerns(shape))
         pre_bind = tuple(plugin for plugin in self.pre_bind if plugin.concerns(shape))
-        plain = self._binds_plainly and not (reserve or permit or pre_bind)
+        plain = self._binds_plainly and not (reserve or pre_bind)
         plugin_plan = PluginPlan(pre_enqueue, reserve, permit, pre_bind, tuple(self.bind), tuple(self.post_bind), plain)
         self._plugin_plans.put(id(shape), (shape, plugin_plan), _PLAN_BYTES)
         return plugin_plan

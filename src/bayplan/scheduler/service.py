@@ -34,6 +34,7 @@ from bayplan.scheduler.framework.meter import SUCCESS
 from bayplan.scheduler.framework.verdicts import ActionError, Status
 from bayplan.scheduler.gang_cycle import GANG, UNSCHEDULABLE_REASON, GroupResult
 from bayplan.scheduler.gang_preemption import GroupPreemption
+from bayplan.scheduler.group_binding import GroupBinding
 from bayplan.scheduler.metrics import SchedulerMetrics
 from bayplan.scheduler.newer_groups import NewerGroups
 from bayplan.scheduler.plugin_files import PluginFiles
@@ -77,13 +78,15 @@ class SchedulerService:
         transport: ExtenderTransport | None = None,
         plugins: PluginFiles | None = None,
     ) -> None:
-        """`feature_gates` are those that are on. `transport` carries calls to extenders; by default they are made over HTTP. `plugins`: files
-        that are looked at before each decision. Raises SettingsError."""
+        """`feature_gates` are those that are on. `transport` carries calls to extenders; by default they are made over HTTP. `plugins`: those of files,
+        which are looked at before each decision if they are followed. Raises SettingsError."""
         self.client = client
         self.clock = clock
         self.randomness = randomness
-        self._reload = PluginReload(plugins, config, feature_gates) if plugins is not None else None
-        settings = self._reload.settings() if self._reload else scheduler_settings.load(config, feature_gates)
+        self._plugins = PluginReload(plugins, config, feature_gates) if plugins is not None else None
+        self._reload = self._plugins if plugins is not None and plugins.follows else None
+        """What looks at the files; None if nothing does."""
+        settings = self._plugins.settings() if self._plugins else scheduler_settings.load(config, feature_gates)
         self.core = SchedulerCore(settings, clock, randomness)
         self.informers = InformerFactory(client, clock, randomness)
         self.recorders = {name: EventRecorder(client, name, clock, randomness) for name in self.core.cycles}
@@ -107,6 +110,14 @@ class SchedulerService:
         self.metrics.pending_calls.labels(POD_BINDING).set_function(lambda: float(self.actions.pending))
         self._http = HttpDoor()
         self._extenders = ExtenderCalls(self.core, transport or self._http, self._changed)
+        self._group = GroupBinding(
+            self.actions,
+            clock,
+            self.metrics,
+            committed=self.core.queue.placed,
+            bound=self._bound,
+            failed_to_bind=self._binding_failed,
+        )
         self._attempts = AttemptLog(clock)
         self.questions = PlacementQuestions(self.core, self._extenders, clock, metrics)
         self._absent: set[str] = set()
@@ -150,8 +161,8 @@ class SchedulerService:
                 await self.informers.stop()
                 await self._http.close()
                 self.evictions.close()
-                if self._reload is not None:
-                    self._reload.close()
+                if self._plugins is not None:
+                    self._plugins.close()
                 for task in self._tasks:
                     task.cancel()
 
@@ -254,7 +265,9 @@ class SchedulerService:
                     self._spawn(self._report_group(result))
                     if result.preemption is not None and result.preemption.victims:
                         self._spawn(self._make_room(result, result.preemption, outcome.decision.profile))
-            if outcome.binding_cycle is not None:
+            if outcome.binding_cycle is not None and self._joins_group(outcome, outcome.binding_cycle):
+                self._group.add(outcome, outcome.binding_cycle, started)
+            elif outcome.binding_cycle is not None:
                 self._spawn(self._pass(outcome, outcome.binding_cycle, started))
             elif outcome.decision.scheduled:
                 await self.actions.take_slot()
@@ -266,9 +279,20 @@ class SchedulerService:
                 )
             elif outcome.decision.gate is None:
                 self._report_later(outcome, started)
+            if self._group and (self._group.is_full or not self.core.has_more_of_group):
+                self._spawn((await self._group.take())())
             turn += 1
             if turn % _TURN == 0:
                 await asyncio.sleep(0)
+
+    def _joins_group(self, outcome: Outcome, binding_cycle: BindingCycle) -> bool:
+        """Whether a pod is bound together with others of its group."""
+        return (
+            binding_cycle.is_ready_to_bind
+            and not self.core.settings.extenders
+            and outcome.queued.pod.key not in self._reports
+            and (self.core.has_more_of_group or bool(self._group))
+        )
 
     def _tell_held_back(self) -> None:
         """Tell pods, and their groups, what keeps them out of the queue."""

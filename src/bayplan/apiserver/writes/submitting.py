@@ -1,8 +1,8 @@
-"""Requests whose write is submitted without waiting for its commit: changes of pods that the write memo knows (see `write_memo`)."""
+"""Requests whose write is submitted without waiting for its commit: changes of pods and pod groups that the write memo knows (see `write_memo`)."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from bayplan.apiserver.admission.chain import DELETE
 from bayplan.apiserver.context import Call
@@ -11,6 +11,8 @@ from bayplan.apiserver.requests import Request
 from bayplan.apiserver.subresources import binding
 from bayplan.apiserver.writes.write_memo import STATUS
 from bayplan.store.errors import Conflict
+
+_RESOURCES: Final = frozenset(("pods", "podgroups"))
 
 
 class SubmittedRequest(NamedTuple):
@@ -25,7 +27,7 @@ def may_submit(request: Request) -> bool:
     """Whether it is worth while to try. Requests whose response is read, or that impersonate, take the slow path."""
     if request.reads_answer or request.impersonation is not None:
         return False
-    return request.info.resource == "pods" and request.info.name != ""
+    return request.info.resource in _RESOURCES and request.info.name != ""
 
 
 def submit(call: Call) -> SubmittedRequest | None:

@@ -1,4 +1,4 @@
-"""The fast path for changes that are made to one pod after the other, as when hundreds are bound, evicted or wait for the same.
+"""The fast path for changes that are made to one pod after the other, as when hundreds are bound, evicted or wait for the same; and to pod groups.
 
     bytes before = a skeleton, filled in with slot values: the pod's own name, uid, node, pod group, ... and its times
     same request, same skeleton, times in the same order  ->  the skeleton afterwards, filled in anew; nothing is decoded, compared, checked or encoded
@@ -12,10 +12,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
+from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from bayplan.api.kinds import POD_GROUP
 from bayplan.api.strategies.core.pods import NODE_FIELD, NOMINATION_FIELD
 from bayplan.api.types import core_v1
+from bayplan.api.validation.formats import label_value
 from bayplan.apiserver.admission.chain import CREATE, DELETE, UPDATE
 from bayplan.apiserver.admission.observation import ObservedRequest, Reads, Untouched, ask
 from bayplan.apiserver.admission.service_account import TOKEN_VOLUME
@@ -44,8 +48,11 @@ _MOST_TRIED: Final = 8
 """Entries of one request and one set of labels: each is compared with the pod."""
 _LEAST_HITS: Final = 0.25
 """Share of changes that hit an entry, below which looking for one costs more than it saves."""
-_NAME, _UID, _REVISION, _GIVEN, _NODE, _NOMINATION, _GROUP, _VOLUME, _FIRST_TIME = range(9)
-"""The slots of a skeleton. The last ones are for times, in their order."""
+_NAME, _UID, _REVISION, _GIVEN, _NODE, _NOMINATION, _GROUP, _FIRST_LABEL = range(8)
+_MOST_LABELS: Final = 8
+_VOLUME: Final = _FIRST_LABEL + _MOST_LABELS
+_FIRST_TIME: Final = _VOLUME + 1
+"""The slots of a skeleton. The last ones are for times, in their order; before the volume come values of labels: those that the pod gets, then those that it has."""
 _OWN: Final = (
     (_NAME, b"name"),
     (_UID, b"uid"),
@@ -54,8 +61,9 @@ _OWN: Final = (
     (_GROUP, b"podGroupName"),
 )
 """Members of the object whose first occurrence has the slot's value."""
-_PLACEHOLDERS: Final = tuple(b"\0%02d" % slot for slot in range(24))
+_PLACEHOLDERS: Final = tuple(b"\0%02d" % slot for slot in range(_FIRST_TIME + 16))
 """Placeholders of slot values in a skeleton, between quotation marks. JSON has no such bytes in it."""
+_LABELS: Final = b'"labels":{'
 _ANY_REVISION: Final = b',"resourceVersion":"%b"' % _PLACEHOLDERS[_REVISION]
 _PLACEHOLDER: Final = re.compile(rb"\0([0-9]{2})")
 _SOME_NAME, _SOME_UID, _SOME_NODE, _SOME_TIME = b"\0p", b"\0u", b"\0n", b"\0t"
@@ -74,6 +82,7 @@ _ESCAPE: Final = b"\\u"
 _NODES: Final = frozenset((NODE_FIELD, NOMINATION_FIELD))
 """Selectable fields that are slots."""
 
+_NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 _Key = tuple[object, ...]
 _SlotValues = list[bytes | None]
 """By slot; None for slots that are absent, or not known yet."""
@@ -92,12 +101,13 @@ class _RequestSkeleton(NamedTuple):
 class _RequestKey(NamedTuple):
     """What of a request decides its outcome, whatever pod it changes."""
 
+    kind: str
     body: bytes
     operation: str
     content_type: str
     writer: _Key
     labels: _Key
-    """Labels that the pod gets."""
+    """Keys of labels that the pod gets."""
 
 
 class _Subject(NamedTuple):
@@ -112,16 +122,18 @@ class _Subject(NamedTuple):
     """The node that the request gives the pod; "" if it gives it none."""
     field: str
     """The selectable field that it gives: the pod's node, or its nomination."""
+    labels: Mapping[str, str]
+    """Labels that the pod gets."""
 
     @property
     def keeps_node(self) -> bool:
         """Whether the pod is given the node that it has."""
-        return self.given == self.entry.fields[self.field]
+        return self.given == self.entry.fields.get(self.field, "")
 
     @property
     def group(self) -> _Key:
-        """The key under which entries are looked up: pods of one application have the same labels."""
-        return (self.request_key, *self.entry.labels.items())
+        """The key under which entries are looked up: what pods of one application have in common."""
+        return (self.request_key, *self.entry.labels)
 
     @property
     def given_fields(self) -> dict[str, str]:
@@ -129,7 +141,7 @@ class _Subject(NamedTuple):
         return {self.field: self.given} if self.given else {}
 
     def slot_values(self) -> _SlotValues:
-        """The pod's slot values, but for its times, its pod group and its token volume."""
+        """The pod's slot values, but for its times, its pod group and its token volume. Of too many labels, the last ones are no slots."""
         entry = self.entry
         slot_values: _SlotValues = [None] * len(_PLACEHOLDERS)
         slot_values[_NAME], slot_values[_UID], slot_values[_REVISION] = (
@@ -137,10 +149,31 @@ class _Subject(NamedTuple):
             entry.uid.encode(),
             b"%d" % entry.revision,
         )
-        slot_values[_NODE] = entry.fields[NODE_FIELD].encode() or None
-        slot_values[_NOMINATION] = entry.fields[NOMINATION_FIELD].encode() or None
+        slot_values[_NODE] = entry.fields.get(NODE_FIELD, "").encode() or None
+        slot_values[_NOMINATION] = entry.fields.get(NOMINATION_FIELD, "").encode() or None
         slot_values[_GIVEN] = self.given.encode() or None
+        slot = _FIRST_LABEL
+        for value in chain(self.labels.values(), entry.labels.values()):
+            if slot == _VOLUME:
+                break
+            slot_values[slot] = value.encode()
+            slot += 1
         return slot_values
+
+    def with_label_slots(self, body: bytes, *, is_after: bool) -> bytes:
+        """The pod's bytes, before or after, with placeholders for the values of its labels."""
+        if not (self.entry.labels or (is_after and self.labels)):
+            return body
+        start = body.index(_LABELS)
+        end = body.index(b"}", start)
+        block = body[start:end]
+        for slot, (key, value) in enumerate(chain(self.labels.items(), self.entry.labels.items()), _FIRST_LABEL):
+            if slot == _VOLUME:
+                break
+            if is_after or slot >= _FIRST_LABEL + len(self.labels):
+                pair = b'"%b":"%b"'
+                block = block.replace(pair % (key.encode(), value.encode()), pair % (key.encode(), _PLACEHOLDERS[slot]))
+        return body[:start] + block + body[end:]
 
 
 class _ObjectSkeleton:
@@ -208,11 +241,11 @@ class _MemoEntry(NamedTuple):
 class Change:
     """A change of one pod, which may have an entry in the memo."""
 
-    def __init__(self, memo: WriteMemo, call: Call, subject: _Subject, labels: Mapping[str, str] | None) -> None:
+    def __init__(self, memo: WriteMemo, call: Call, subject: _Subject) -> None:
         self._memo = memo
         self._call = call
         self._subject = subject
-        self._labels = {**subject.entry.labels, **labels} if labels else subject.entry.labels
+        self._labels = {**subject.entry.labels, **subject.labels} if subject.labels else subject.entry.labels
         """The pod's labels afterwards."""
         self._known = memo.find(subject)
 
@@ -276,19 +309,19 @@ class WriteMemo:
         """Requests that came at least once, for whatever pod."""
         self._skeletons: Memo[bytes, _RequestSkeleton] = Memo("write_memo_skeletons", most_bytes=_MOST_BYTES)
         """Skeletons by request without the pod's uid; none of requests that set a node."""
-        self._hit_rates: dict[str, HitRate] = {}
-        """By operation."""
+        self._hit_rates: dict[tuple[str, ...], HitRate] = {}
+        """By kind and operation."""
         self._admissions: Memo[_Key, Reads] = Memo("write_memo_admissions", most_bytes=_MOST_BYTES)
-        """What admission decides by that changes pass, whatever the pod; by operation, namespace and user."""
+        """What admission decides by that changes pass, whatever the pod; by kind, operation, namespace and user."""
 
     def change(self, call: Call, operation: str, *, labels: Mapping[str, str] | None = None) -> Change | None:
         """A change of a pod as pending writes leave it; None if it takes the slow path, as the first of its kind does.
 
-        operation: as admission names it, with the subresource. labels: those that the pod gets; then admission has been called.
+        operation: as admission names it, with the subresource. labels: those that a binding gives the pod once admission has been called.
         """
         request, path = call.request, call.path
         query = request.query
-        if call.stored.type is not core_v1.Pod or not _QUERY.issuperset(query) or len(request.body) > _LONGEST:
+        if not _is_served(call) or not _QUERY.issuperset(query) or len(request.body) > _LONGEST:
             return None
         if call.context.objects.is_shared:
             return None
@@ -297,24 +330,21 @@ class WriteMemo:
             return None
         body, times, given = self._skeleton(request.body, entry, operation)
         writer = (request.user_agent, query.get("fieldManager"), query.get("fieldValidation"), request.reads_warnings)
-        request_key = _RequestKey(
-            body, operation, request.content_type, writer, tuple(labels.items()) if labels else ()
-        )
+        labels = labels or _NO_LABELS
+        request_key = _RequestKey(call.stored.kind, body, operation, request.content_type, writer, tuple(labels))
         if self._seen.get(request_key) is None:
             if _ESCAPE not in body:
                 self._seen.put(request_key, value=True, size=len(body))
             return None
-        if (labels is None and not self._is_admitted(call, operation)) or (given and not is_valid_name(given)):
+        if (operation != BINDING and not self._is_admitted(call, operation)) or not _are_slots(given, labels):
             return None
-        hit_rate = self._hit_rates.get(operation)
-        if hit_rate is None:
-            hit_rate = self._hit_rates[operation] = HitRate(_LEAST_HITS)
+        hit_rate = self._hit_rate(call.stored.kind, operation)
         if not hit_rate.is_worth_asking():
             return None
         now = rfc3339(call.context.clock.now()).encode()
         field = NODE_FIELD if operation == BINDING else NOMINATION_FIELD
         entry = call.context.objects.newest(call.stored, entry)
-        change = Change(self, call, _Subject(entry, request_key, now, times, given, field), labels)
+        change = Change(self, call, _Subject(entry, request_key, now, times, given, field, labels))
         hit_rate.record(hit=change.is_known)
         return change
 
@@ -354,8 +384,8 @@ class WriteMemo:
         slot_values[_VOLUME] = volume[1] if volume is not None else None
         slot_values[_FIRST_TIME:] = times
         before, later = (
-            _with_placeholders(subject, subject.entry, slot_values),
-            _with_placeholders(subject, after, slot_values),
+            _with_placeholders(subject, subject.entry, slot_values, is_after=False),
+            _with_placeholders(subject, after, slot_values, is_after=True),
         )
         if len(slot_values) > len(_PLACEHOLDERS) or b'"deletionTimestamp"' in before or _TIME.search(later):
             return  # a time of the outcome was computed from others
@@ -373,10 +403,16 @@ class WriteMemo:
         memo_entries = [memo_entry, *others[: _MOST_TRIED - 1]]
         self._known.put(subject.group, memo_entries, len(memo_entries) * (len(before) + len(later) + _KEY_BYTES))
 
+    def _hit_rate(self, *kind_and_operation: str) -> HitRate:
+        hit_rate = self._hit_rates.get(kind_and_operation)
+        if hit_rate is None:
+            hit_rate = self._hit_rates[kind_and_operation] = HitRate(_LEAST_HITS)
+        return hit_rate
+
     def _is_admitted(self, call: Call, operation: str) -> bool:
         """Whether admission lets such a change pass without a look at the pod."""
         user = call.request.user
-        key = (operation, call.path.namespace, user.name)
+        key = (call.stored.kind, operation, call.path.namespace, user.name)
         reads = self._admissions.get(key)
         if reads is None or not reads.hold(user):
             reads = _admission_of(call, operation)
@@ -395,6 +431,18 @@ def _admission_of(call: Call, operation: str) -> Reads:
         ObservedRequest(call, verb, None if verb == DELETE else pod, pod, subresource, reads),
     )
     return reads
+
+
+def _are_slots(given: str, labels: Mapping[str, str]) -> bool:
+    """Whether what a request gives a pod, a node and labels, can stand in a skeleton as it is."""
+    if given and not is_valid_name(given):
+        return False
+    return len(labels) <= _MOST_LABELS and not any(label_value(value) for value in labels.values())
+
+
+def _is_served(call: Call) -> bool:
+    """Whether a request is about an object of a kind whose changes are alike, in the version that is stored."""
+    return call.kind is call.stored and (call.stored.type is core_v1.Pod or call.stored is POD_GROUP)
 
 
 def _digest(text: bytes) -> bytes:
@@ -417,9 +465,11 @@ def _is_volume(text: bytes | None) -> bool:
     return text is None or (len(text) == len(_VOLUME_PREFIX) + 5 and text.startswith(_VOLUME_PREFIX))
 
 
-def _with_placeholders(subject: _Subject, entry: Entry, slot_values: _SlotValues) -> bytes:
+def _with_placeholders(subject: _Subject, entry: Entry, slot_values: _SlotValues, *, is_after: bool) -> bytes:
     """A pod's bytes, before or after, with placeholders for slot values."""
-    body = entry.body.replace(b',"resourceVersion":"%d"' % entry.revision, _ANY_REVISION, 1)
+    body = subject.with_label_slots(entry.body, is_after=is_after).replace(
+        b',"resourceVersion":"%d"' % entry.revision, _ANY_REVISION, 1
+    )
     given = (_GIVEN, b"nodeName" if subject.field == NODE_FIELD else b"nominatedNodeName")
     for slot, member in (given, *_OWN):
         if (text := slot_values[slot]) is not None:

@@ -15,7 +15,7 @@ from bayplan.cli.clusters.running_group import run_group_until_stopped
 from bayplan.cli.clusters.simulated_pods import missing_config_option, pod_events_option
 from bayplan.cli.clusters.up_options import UpOptions
 from bayplan.cli.flags.controller_flags import DURATION
-from bayplan.cli.output import FILE, Failure, scheduler_config_option
+from bayplan.cli.output import FILE, Failure, plugin_option, scheduler_config_option
 
 if TYPE_CHECKING:
     from bayplan.cluster.settings import ClusterSettings
@@ -122,6 +122,7 @@ _COMMAND_LINE_ONLY = ("config", "help", "h")
 )
 @click.option("--config", type=FILE, help="YAML file with options by name; the command line wins.")
 @scheduler_config_option("for the scheduler")
+@plugin_option(", taken anew whenever it changes; for development")
 @click.option(
     "--descheduler-policy", type=FILE, help="DeschedulerPolicy by which pods are evicted that should not stay."
 )

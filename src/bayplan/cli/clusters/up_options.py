@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bayplan.cli.clusters.data_directory import default_data_directory, make_directory
-from bayplan.cli.output import Failure
+from bayplan.cli.output import Failure, plugins_in
 
 if TYPE_CHECKING:
     from bayplan.cli.clusters.running_cluster import Contents
@@ -42,6 +42,7 @@ class UpOptions:
     port: int
     kubeconfig: Path | None
     scheduler_config: Path | None
+    plugin_files: tuple[Path, ...]
     descheduler_policy: Path | None
     descheduling_interval: float
     scheduler_flag: tuple[str, ...]
@@ -94,6 +95,7 @@ class UpOptions:
                 adopts=self.source is not None,
             ),
             scheduler_config=self._scheduler_config(),
+            scheduler_plugins=self._scheduler_plugins(),
             descheduler_policy=self._descheduler_policy(),
             descheduling_interval=self.descheduling_interval,
             api=api,
@@ -144,6 +146,11 @@ class UpOptions:
         if not Path(given).is_file():
             raise click.UsageError(f"--scheduler-flag=--config: {given}: no such file")
         return Path(given)
+
+    def _scheduler_plugins(self) -> tuple[Path, ...]:
+        """Files with plugins, read once for their errors. Raises Failure."""
+        plugins_in(self.plugin_files)
+        return tuple(path.absolute() for path in self.plugin_files)
 
     def _descheduler_policy(self) -> Path | None:
         """The descheduler's policy, read once for its errors. Raises UsageError."""

@@ -12,7 +12,7 @@ from bayplan.cli.components import component
 from bayplan.cli.flags.feature_gates import own_gates
 from bayplan.cli.flags.kube_command import KubeCommand
 from bayplan.cli.flags.kube_flag_tables import SCHEDULER
-from bayplan.cli.output import FILE, Failure
+from bayplan.cli.output import Failure, plugin_option, plugins_in
 
 if TYPE_CHECKING:
     from bayplan.scheduler.configuration.settings import SchedulerSettings
@@ -24,13 +24,7 @@ if TYPE_CHECKING:
     "--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="KubeSchedulerConfiguration."
 )
 @click.option("--feature-gates", default="", help="Feature gates A=true,B=false; those of pod groups have an effect.")
-@click.option(
-    "--plugin",
-    "plugin_files",
-    type=FILE,
-    multiple=True,
-    help="A file of Python with scheduler plugins, taken anew whenever it changes; for development.",
-)
+@plugin_option(", taken anew whenever it changes; for development")
 @component.component_options(10259)
 def command(
     config: Path | None, feature_gates: str, plugin_files: tuple[Path, ...], kubeconfig: Path | None, **options: Any
@@ -40,7 +34,7 @@ def command(
     `bayplan scheduler plugin new NAME` begins a plugin of your own, `bayplan scheduler plugin check NAME` checks one.
     """
 
-    plugins = _plugins_in(plugin_files)
+    plugins = plugins_in(plugin_files)
     gates, settings = own_gates(feature_gates), _settings_in(config, plugins)
     configured = settings.client_connection.get("kubeconfig")
     if kubeconfig is None and configured:
@@ -68,19 +62,6 @@ def command(
     component.run(
         "kube-scheduler", make, configured=settings.leader_election, pages=pages, kubeconfig=kubeconfig, **options
     )
-
-
-def _plugins_in(files: tuple[Path, ...]) -> PluginFiles | None:
-    """What is in files of plugins; None without files. Raises Failure."""
-    if not files:
-        return None
-    from bayplan.scheduler.errors import SchedulerError
-    from bayplan.scheduler.plugin_files import PluginFiles
-
-    try:
-        return PluginFiles(files)
-    except SchedulerError as error:
-        raise Failure(str(error)) from error
 
 
 def _settings_in(config: Path | None, plugins: PluginFiles | None) -> SchedulerSettings:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bayplan.cli.output import FILE, Unanswerable, give, html_option, output_option
-from bayplan.cli.questions.workload_input import read_workload, workload_options
+from bayplan.cli.questions.sweep_options import Sweep, sweep_options
+from bayplan.cli.questions.workload_input import read_workload, replays, workload_options
 
 if TYPE_CHECKING:
     from bayplan.simulation.replay.compare import Prices
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     type=FILE,
     help="YAML: label selectors of nodes with a price per hour each, and `default`.",
 )
+@sweep_options("runs")
 @html_option()
 @output_option
 def command(
@@ -45,27 +47,33 @@ def command(
     price_file: Path | None,
     html: Path | None,
     output: str,
+    **options: Any,
 ) -> None:
     """Place the same workload by two scheduler configurations, with the same seeds, and compare: waits, preemptions, utilisation,
     fragmentation, evenness, cost, each with its 95 % confidence interval.
 
-    The workload is a TRACE; without one, the pods of the cluster, placed anew on its empty nodes.
+    The workload is a TRACE; without one, the pods of the cluster, placed anew on its empty nodes. With --shard, results are kept, and the
+    command without it reports all of them.
     """
     from bayplan.cluster.unserved import UnservedKinds
-    from bayplan.simulation.replay.compare import compare
+    from bayplan.simulation.replay.compare import comparison_of
     from bayplan.simulation.replay.report import comparison_page
     from bayplan.simulation.replay.tables import print_comparison
-    from bayplan.support.progress import Progress
 
+    sweep = Sweep(**options)
+    sweep.check_shard()
     if len(configs) > 2:
         raise click.UsageError("give --scheduler-config once or twice")
-    files = [str(path) for path in configs]
-    first, second = (None, files[0]) if len(files) == 1 else (files[0], files[1])
-    names = (first or "the defaults", second)
+    first, second = (None, configs[0]) if len(configs) == 1 else configs
+    names = (str(first or "the defaults"), str(second))
     unserved = UnservedKinds()
     workload = read_workload(trace, nodes, cluster, (kubeconfig, context), stretch, unserved)
-    with Progress("runs", 2 * seeds) as progress:
-        result = compare(workload, first, second, seeds=seeds, prices=_prices(price_file), told=progress.tell)
+    prices = _prices(price_file)
+    runs = replays(sweep, workload, (first, second), range(seeds))
+    if sweep.shard is not None:
+        click.echo(f"{len(runs)} of {2 * seeds} runs are there; without --shard, {sweep.results} is reported")
+        return
+    result = comparison_of(workload, runs[::2], runs[1::2], prices)
     give(
         lambda: {"a": names[0], "b": names[1], **result.to_dict()},
         lambda: comparison_page(names, result),

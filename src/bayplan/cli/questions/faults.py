@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bayplan.cli.output import Failure, output_option, print_data
 from bayplan.cli.questions.cluster_input import warn_unserved
+from bayplan.cli.questions.sweep_options import Sweep, sweep_options
 
 if TYPE_CHECKING:
     from bayplan.simulation.faults.plan import Plan
     from bayplan.simulation.faults.trial import Trial
-    from bayplan.simulation.sweeps.engines import Engine
 
 
 @click.command()
@@ -22,16 +21,7 @@ if TYPE_CHECKING:
 @click.option("--seed", type=int, help="Run with this seed only, and tell what happens.")
 @click.option("--seeds", type=click.IntRange(1), default=20, show_default=True, help="How many seeds to run.")
 @click.option("--first", type=int, default=0, show_default=True, help="The first of them.")
-@click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes to use.")
-@click.option(
-    "--on", "engine", metavar="URL", help="Run on the workers of dask://HOST:PORT or ray://HOST:PORT instead."
-)
-@click.option("--shard", metavar="I/N", help="Run the I-th of N parts of the seeds only, such as 2/5.")
-@click.option(
-    "--results",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Keep the result of each seed in this directory, and run only what is not there yet.",
-)
+@sweep_options("seeds")
 @click.option("--trace", type=click.Path(path_type=Path, dir_okay=False), help="With --seed: write every change here.")
 @output_option
 def command(
@@ -39,12 +29,9 @@ def command(
     seed: int | None,
     seeds: int,
     first: int,
-    jobs: int,
-    engine: str | None,
-    shard: str | None,
-    results: Path | None,
     trace: Path | None,
     output: str,
+    **options: Any,
 ) -> None:
     """Let a workload live through node crashes, lost zones, restarts, killed pods and an unreliable API, in virtual time, and check
     that nothing is ever bound twice, over-committed or lost, and that all is well in the end.
@@ -54,15 +41,16 @@ def command(
     """
     if trace is not None and seed is None:
         raise click.UsageError("--trace is written for one --seed")
-    if seed is not None and (shard is not None or results is not None or engine is not None):
+    asked = Sweep(**options)
+    if seed is not None and (asked.shard is not None or asked.results is not None or asked.engine is not None):
         raise click.UsageError("--on, --shard and --results are for --seeds, not for one --seed")
-    from bayplan.simulation.faults.unit import data_of
+    from bayplan.simulation.faults.unit import data_of, run_unit, trial_of, units_of
 
     read = _read(plan)
     if seed is not None:
         trials = [_traced(read, seed, trace)]
     else:
-        trials = _swept(plan, range(first, first + seeds), _engine_of(engine, jobs), shard, results)
+        trials = [trial_of(one) for one in asked.run(run_unit, units_of(plan, range(first, first + seeds)), "seeds")]
     for trial in trials[:1]:
         warn_unserved(trial.unserved)
     failed = [trial for trial in trials if trial.problems]
@@ -100,30 +88,6 @@ def _traced(plan: Plan | None, seed: int, trace: Path | None) -> Trial:
             return run_trial(plan, seed, file.write)
     except OSError as error:
         raise Failure(f"{trace}: {error.strerror or error}") from error
-
-
-def _engine_of(url: str | None, jobs: int) -> Engine:
-    """The workers of an engine, or so many processes. Raises EngineError."""
-    from bayplan.simulation.sweeps.engines import Engine, open_engine
-    from bayplan.simulation.sweeps.executors import executor_of
-
-    return open_engine(url) if url is not None else Engine(executor_of(jobs), jobs)
-
-
-def _swept(
-    path: Path | None, seeds: Iterable[int], engine: Engine, shard: str | None, directory: Path | None
-) -> list[Trial]:
-    """The trials of the seeds that are in the shard. Raises what `sweep` raises, and ShardError."""
-    from bayplan.simulation.faults.unit import run_unit, trial_of, units_of
-    from bayplan.simulation.sweeps.results import DirectoryResults, MemoryResults, shard_in
-    from bayplan.simulation.sweeps.sweep import shard_of, sweep
-    from bayplan.support.progress import Progress
-
-    units = shard_of(units_of(path, seeds), shard_in(shard) if shard is not None else (1, 1))
-    results = DirectoryResults(directory) if directory is not None else MemoryResults()
-    with Progress("seeds", len(units)) as progress:
-        found = sweep(run_unit, units, engine.executor, results, workers=engine.workers, told=progress.tell)
-        return [trial_of(one) for one in found]
 
 
 def _tell(path: Path | None, trials: list[Trial], failed: list[Trial], *, whole: bool) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bayplan.cli.output import FILE, Failure, give, html_option, output_option, scheduler_config_option
+from bayplan.cli.output import FILE, Failure, give, html_option, output_option, plugin_option, scheduler_config_option
 from bayplan.cli.questions.cluster_input import amounts_in, cluster_asked, cluster_options, warn_unserved
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 @click.option("--for", "duration", metavar="TIME", help="Watch for so long, such as 24h; else until all is at rest.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Other seeds, other timing.")
 @scheduler_config_option("of the cluster")
+@plugin_option()
 @html_option()
 @output_option
 def command(
@@ -67,6 +68,7 @@ def command(
     duration: str | None,
     seed: int,
     scheduler_config: Path | None,
+    plugin_files: tuple[Path, ...],
     html: Path | None,
     output: str,
     **steps: tuple[Any, ...],
@@ -88,7 +90,7 @@ def command(
     actions += [PlaceAnew()] * place_anew
     if not actions and lasting is None:
         raise click.UsageError("nothing to simulate: name a step, such as --drain NODE, or a time with --for")
-    outcome = _run(copy, actions, lasting, seed, scheduler_config)
+    outcome = _run(copy, actions, lasting, seed=seed, config=scheduler_config, plugins=plugin_files)
     from bayplan.cluster.unserved import UnservedKinds
 
     warn_unserved(outcome.unserved)
@@ -110,16 +112,17 @@ def command(
         raise SystemExit(1)
 
 
-def _run(copy: ClusterSnapshot, actions: list[Action], lasting: float | None, seed: int, config: Path | None) -> Any:
+def _run(copy: ClusterSnapshot, actions: list[Action], lasting: float | None, **options: Any) -> Any:
     from bayplan.api.errors import ApiError
     from bayplan.cluster.errors import ClusterError
+    from bayplan.scheduler.plugin_files import PluginFileError
     from bayplan.simulation.questions.what_if import simulate
 
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)  # what controllers try in vain is told by the outcome
     try:
-        return simulate(copy, actions, seconds=lasting, seed=seed, config=config)
-    except (ClusterError, ApiError) as error:  # what the simulated cluster refuses
+        return simulate(copy, actions, seconds=lasting, **options)
+    except (ClusterError, ApiError, PluginFileError) as error:  # what the simulated cluster refuses
         raise Failure(str(error)) from error
     finally:
         logging.disable(before)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,7 +11,9 @@ import click
 from bayplan.cli.questions.cluster_input import cluster_asked, cluster_options
 
 if TYPE_CHECKING:
+    from bayplan.cli.questions.sweep_options import Sweep
     from bayplan.cluster.unserved import UnservedKinds
+    from bayplan.simulation.replay.result import Replay
     from bayplan.simulation.replay.run import Workload
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -73,3 +75,16 @@ def read_workload(
             "a table of pods needs nodes: --nodes FILE, --cluster FILE, or a live cluster by --kubeconfig"
         )
     return stretched(workload, stretch)
+
+
+def replays(sweep: Sweep, workload: Workload, configs: Sequence[Path | None], seeds: Iterable[int]) -> list[Replay]:
+    """The workload played for each seed under each configuration, in this order; of a shard, the runs that are in it.
+
+    Raises what `Sweep.run` and `replay` raise.
+    """
+    from bayplan.simulation.replay import workload_file
+    from bayplan.simulation.replay.units import replay_of, run_unit, units_of
+
+    with sweep.directory() as directory:
+        units = units_of(workload_file.save(workload, directory), configs, seeds)
+        return [replay_of(one) for one in sweep.run(run_unit, units, "runs")]

@@ -113,23 +113,27 @@ def simulate(
     seconds: float | None = None,
     seed: int = 0,
     config: Path | None = None,
+    plugins: Sequence[Path] = (),
 ) -> Outcome:
     """Let a copy of a cluster come to rest, act, and see what happens, for so many virtual seconds or until it is at rest again.
 
-    config: KubeSchedulerConfiguration. Raises ActionError, DecodeError, and what a broken configuration raises.
+    config: KubeSchedulerConfiguration. plugins: files of Python with scheduler plugins. Raises ActionError, DecodeError, PluginFileError, and what a
+    broken configuration raises.
     """
-    return run(_simulate(copy, actions, seconds, seed, config))
-
-
-async def _simulate(
-    copy: ClusterSnapshot, actions: Sequence[Action], seconds: float | None, seed: int, config: Path | None
-) -> Outcome:
     settings = ClusterSettings(
         scheduler_config=config,
+        scheduler_plugins=tuple(plugins),
+        are_plugins_followed=False,
         cloud="",
         api=replace(CLUSTER_API, feature_gates=ALL_GATES),
         controller=replace(CLUSTER_CONTROLLERS, feature_gates=ALL_GATES),
     )
+    return run(_simulate(copy, actions, seconds, seed, settings))
+
+
+async def _simulate(
+    copy: ClusterSnapshot, actions: Sequence[Action], seconds: float | None, seed: int, settings: ClusterSettings
+) -> Outcome:
     nodes = SimulatorSettings(adopts=True)
     cluster = VirtualCluster(seed=seed, nodes=nodes, settings=settings, contents=revived(copy, EPOCH))
     async with cluster:

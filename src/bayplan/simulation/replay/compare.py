@@ -77,6 +77,15 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class Measure:
+    """One measure of the runs of one configuration."""
+
+    name: str
+    unit: str
+    figure: Figure
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """One measure under both."""
 
@@ -143,12 +152,28 @@ def compare(
             results.append(replay(workload, config, seed=seed))
             if told is not None:
                 told(len(runs[0]) + len(runs[1]))
+    return comparison_of(workload, *runs, prices)
+
+
+def comparison_of(
+    workload: Workload, first: Sequence[Replay], second: Sequence[Replay], prices: Prices | None = None
+) -> Comparison:
+    """What the runs of two configurations, seed by seed, come to."""
     lines = []
     for name, unit, measure, less in _measures(workload, prices):
-        one, other = ([measure(result) for result in results] for results in runs)
+        one, other = ([measure(result) for result in results] for results in (first, second))
         difference = Figure.of([after - before for before, after in zip(one, other, strict=True)])
         lines.append(Line(name, unit, Figure.of(one), Figure.of(other), difference, less))
-    return Comparison(len(workload.arrivals), len(workload.nodes), seeds, tuple(lines), tuple(runs[0]), tuple(runs[1]))
+    pods, nodes = len(workload.arrivals), len(workload.nodes)
+    return Comparison(pods, nodes, len(first), tuple(lines), tuple(first), tuple(second))
+
+
+def summary_of(workload: Workload, runs: Sequence[Replay]) -> list[Measure]:
+    """What the runs of one configuration come to."""
+    return [
+        Measure(name, unit, Figure.of([measure(result) for result in runs]))
+        for name, unit, measure, _ in _measures(workload, None)
+    ]
 
 
 def _measures(workload: Workload, prices: Prices | None) -> Iterable[tuple[str, str, Callable[[Replay], float], bool]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from rich.table import Table
 
-from bayplan.simulation.replay.compare import Comparison, Figure, Line
+from bayplan.simulation.replay.compare import Comparison, Figure, Line, Measure, summary_of
 from bayplan.simulation.replay.result import Replay
+from bayplan.simulation.replay.run import Workload
 from bayplan.simulation.reports.tables import console
 
 _REASONS: Final = 8
@@ -73,7 +75,18 @@ def print_comparison(names: tuple[str, str], result: Comparison) -> None:
     out.print("± is half of the 95 % confidence interval over the seeds; - means that the difference may be chance")
 
 
-def shown(line: Line, figure: Figure) -> str:
+def print_summary(workload: Workload, runs: Sequence[Replay]) -> None:
+    """The runs of one configuration, measure by measure."""
+    out = console()
+    out.print(f"{len(workload.arrivals):,} pods, {len(workload.nodes):,} nodes, {len(runs)} seeds")
+    table = Table("MEASURE", "MEAN", box=None, pad_edge=False)
+    for one in summary_of(workload, runs):
+        table.add_row(one.name, shown(one, one.figure))
+    out.print(table)
+    out.print("± is half of the 95 % confidence interval over the seeds")
+
+
+def shown(line: Line | Measure, figure: Figure) -> str:
     """A figure with its margin, in the unit of its line."""
     if line.unit == "share":
         return f"{figure.mean:.1%} ± {figure.margin:.1%}"
