@@ -131,9 +131,10 @@ class _Subject(NamedTuple):
         return self.given == self.entry.fields.get(self.field, "")
 
     @property
-    def group(self) -> _Key:
-        """The key under which entries are looked up: what pods of one application have in common."""
-        return (self.request_key, *self.entry.labels)
+    def groups(self) -> tuple[_Key, _Key]:
+        """The keys under which entries are looked up: pods of one application have the same labels; those of an indexed Job, say, only the same keys."""
+        labels = self.entry.labels
+        return (self.request_key, *labels.items()), (self.request_key, *labels)
 
     @property
     def given_fields(self) -> dict[str, str]:
@@ -362,16 +363,14 @@ class WriteMemo:
 
     def find(self, subject: _Subject) -> tuple[_MemoEntry, _SlotValues] | None:
         """The entry for a pod, and its slot values; None if there is none."""
-        memo_entries = self._known.get(subject.group)
-        if not memo_entries:
-            return None
-        keeps_node, known = subject.keeps_node, subject.slot_values()
-        for memo_entry in memo_entries:
-            if (
-                memo_entry.keeps_node == keeps_node
-                and (slot_values := memo_entry.slot_values(subject, known)) is not None
-            ):
-                return memo_entry, slot_values
+        keeps_node, known = subject.keeps_node, None
+        for group in subject.groups:
+            for memo_entry in self._known.get(group) or ():
+                if memo_entry.keeps_node != keeps_node:
+                    continue
+                known = known or subject.slot_values()
+                if (slot_values := memo_entry.slot_values(subject, known)) is not None:
+                    return memo_entry, slot_values
         return None
 
     def note(self, subject: _Subject, after: Entry, fields: dict[str, str]) -> None:
@@ -399,9 +398,10 @@ class WriteMemo:
         memo_entry = _MemoEntry(
             key, _ObjectSkeleton(before), slots[0], slots[1:], subject.keeps_node, after_form, fields
         )
-        others = [one for one in self._known.get(subject.group) or () if one.key != key]  # found by several at a time
-        memo_entries = [memo_entry, *others[: _MOST_TRIED - 1]]
-        self._known.put(subject.group, memo_entries, len(memo_entries) * (len(before) + len(later) + _KEY_BYTES))
+        for alike in subject.groups:
+            others = [one for one in self._known.get(alike) or () if one.key != key]  # found by several at a time
+            memo_entries = [memo_entry, *others[: _MOST_TRIED - 1]]
+            self._known.put(alike, memo_entries, len(memo_entries) * (len(before) + len(later) + _KEY_BYTES))
 
     def _hit_rate(self, *kind_and_operation: str) -> HitRate:
         hit_rate = self._hit_rates.get(kind_and_operation)
