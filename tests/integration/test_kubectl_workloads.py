@@ -22,7 +22,7 @@ spec:
   selector: {matchLabels: {app: db}}
   template:
     metadata: {labels: {app: db}}
-    spec: {containers: [{name: main, image: "db:1"}]}
+    spec: {terminationGracePeriodSeconds: 0, containers: [{name: main, image: "db:1"}]}
   volumeClaimTemplates:
     - metadata: {name: data}
       spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
@@ -32,9 +32,10 @@ kind: DaemonSet
 metadata: {name: agent}
 spec:
   selector: {matchLabels: {app: agent}}
+  updateStrategy: {rollingUpdate: {maxUnavailable: 3}}
   template:
     metadata: {labels: {app: agent}}
-    spec: {containers: [{name: main, image: "agent:1"}]}
+    spec: {terminationGracePeriodSeconds: 0, containers: [{name: main, image: "agent:1"}]}
 """
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.apiserver.limits.large_objects import sampled
 
 SIZE = 3_100_000
-REQUESTS = 12
+REQUESTS = 7
 LIMIT = 4.0
 """CPU seconds; twice what one request may cost, since other tests run beside."""
 
