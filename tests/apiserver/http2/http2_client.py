@@ -22,6 +22,7 @@ from h2.events import (
     StreamEnded,
     StreamReset,
 )
+from h2.exceptions import ProtocolError
 from hyperframe.frame import Frame, GoAwayFrame
 
 from bayplan.apiserver.settings import ApiServerSettings
@@ -88,13 +89,21 @@ class Http2Client:
         """Streams on which the server has asked for the body."""
         self.is_closed = False
         """Whether the server has closed the connection."""
+        self.sends_frames_itself = False
+        """Whether frames are sent that `state` knows nothing of: an answer that it does not expect ends the reading then."""
         self._changed = asyncio.Event()
         self._reading = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
         with contextlib.suppress(ConnectionError, ssl.SSLError):
             while data := await self._reader.read(1 << 16):
-                for event in self.state.receive_data(data):
+                try:
+                    events = self.state.receive_data(data)
+                except ProtocolError:
+                    if self.sends_frames_itself:
+                        break
+                    raise
+                for event in events:
                     self._take(event)
                 self.flush()
                 self._changed.set()

@@ -102,6 +102,7 @@ def test_frames_in_any_order_leave_nothing_behind(connections: list[list[bytes]]
             for actions in connections:
                 async with connected(server) as client:
                     await client.until_more()
+                    client.sends_frames_itself = True
                     await act(client, actions)
                     client.writer.write(frame(6, 0, 0, b"12345678"))
                     await client.until(

@@ -32,7 +32,7 @@ WAIT_SHARE: Final = 0.25
 MAXIMUM_WAIT_SECONDS: Final = 60.0
 SIZES_KEPT_SECONDS: Final = 60.0
 """How long the average size of a resource's objects is taken for the present one."""
-SEATS_PER_TURN: Final = 2
+SEATS_PER_TURN: Final = 1
 """Seats of a level that may be taken before the event loop looks for input again. Bayplan's own: one thread executes all requests, so that a burst of one client
 would otherwise be executed whole before the server has read what others sent."""
 RESUMPTIONS_PER_TURN: Final = 2
