@@ -20,6 +20,7 @@ from bayplan.cluster.real_nodes.settings import RealNodeSettings
 from bayplan.kubelet.runtime.pause_image import PAUSE_IMAGE
 from benchmarks.figures import Figure
 from benchmarks.processes import running
+from benchmarks.runtime_alone import measure
 
 _NAMESPACE = "default"
 _LIMIT = 300.0
@@ -44,9 +45,10 @@ def run(quick: bool) -> Iterator[Figure]:
             asyncio.run(_until_ready(kubeconfig))
             ready += time.perf_counter() - came
             yield Figure("real node", "bayplan up until the node is ready", ready, "s")
-            state = RealNodeSettings(1, data / "real-nodes").nodes()[0].state
-            kubelet = int((state / "kubelet.pid").read_text().split()[0])
+            place = RealNodeSettings(1, data / "real-nodes").nodes()[0]
+            kubelet = int((place.state / "kubelet.pid").read_text().split()[0])
             yield from asyncio.run(_measure(kubeconfig, kubelet, quick=quick))
+            yield from asyncio.run(measure(place, kubelet, _pod("alone"), 5 if quick else 15, 20 if quick else 60))
 
 
 async def _measure(kubeconfig: Path, kubelet: int, *, quick: bool) -> list[Figure]:
