@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 import multiprocessing
 import random
+import resource
 import tempfile
 import time
 from collections import deque
@@ -45,11 +46,12 @@ def run(quick: bool) -> Iterator[Figure]:
     """Seeds of faults by processes that begin anew; results are kept in files."""
     seeds = _SEEDS // 4 if quick else _SEEDS
     units = units_of(None, range(seeds))
-    alone, results = timed(timed_unit, units, 1)
-    both, _ = timed(timed_unit, units, 2)
+    alone, alone_cpu, results = timed(timed_unit, units, 1)
+    both, both_cpu, _ = timed(timed_unit, units, 2)
     for workers, seconds in ((1, alone), (2, both)):
         yield Figure("sweeps", f"{seeds} seeds of faults, workers: {workers}", seeds / seconds, "seeds/s")
     yield Figure("sweeps", f"efficiency of 2 workers, {seeds} seeds", 100 * alone / (2 * both), "%")
+    yield Figure("sweeps", f"the same in CPU time, {seeds} seeds", 100 * alone_cpu / both_cpu, "%")
     durations = [one["seconds"] for one in results]
     costs = Costs(start_seconds(), coordinator_seconds(200 if quick else 2_000))
     yield Figure("sweeps", "coordinator, for each unit", 1e6 * costs.coordinator, "us")
@@ -70,11 +72,11 @@ def nothing(inputs: Result) -> Result:
     return inputs
 
 
-def timed(function: Function, units: Sequence[Unit], workers: int) -> tuple[float, list[Result]]:
-    """Seconds until all results are there, and the results."""
+def timed(function: Function, units: Sequence[Unit], workers: int) -> tuple[float, float, list[Result]]:
+    """Seconds until all results are there, seconds of CPU that all processes spent on them, and the results."""
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as directory:
-        began = time.perf_counter()
+        began, spent = time.perf_counter(), _cpu_seconds()
         found = sweep(
             function,
             units,
@@ -83,7 +85,15 @@ def timed(function: Function, units: Sequence[Unit], workers: int) -> tuple[floa
             workers=workers,
         )
         results = list(found)
-        return time.perf_counter() - began, results
+        return time.perf_counter() - began, _cpu_seconds() - spent, results
+
+
+def _cpu_seconds() -> float:
+    """Of this process, and of those that it has waited for."""
+    return sum(
+        used.ru_utime + used.ru_stime
+        for used in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
 
 
 def start_seconds() -> float:

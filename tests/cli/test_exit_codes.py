@@ -113,6 +113,15 @@ def test_two_clusters_at_once_make_no_sense(files: dict[str, str], verb: str) ->
     expect(run(files, *QUESTIONS[verb], "--cluster", "CLUSTER", "--context", "c"), 2)
 
 
+def test_a_broken_scheduler_configuration_is_no_reason_why_a_pod_is_pending(files: dict[str, str]) -> None:
+    Path(files["GOOD"]).write_text(
+        '{"kind": "Policy", "apiVersion": "v1", "predicates": [{"name": "PodFitsResource"}]}'
+    )
+    result = run(files, "explain", "big", "--cluster", "CLUSTER", "--scheduler-config", "GOOD")
+    expect(result, 2)
+    assert "did you mean PodFitsResources?" in result.output
+
+
 @pytest.mark.parametrize("verb", [verb for verb in QUESTIONS if verb not in ("compare", "rehearse", "explain node")])
 @pytest.mark.parametrize("config", ["MISSING", "NO_SCHEDULER"])
 def test_a_scheduler_configuration_that_is_none_makes_no_sense(files: dict[str, str], verb: str, config: str) -> None:

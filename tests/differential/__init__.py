@@ -1,4 +1,9 @@
 """Decisions of a running scheduler compared with those of the library, one by one, on random clusters: kube-scheduler's, where one is at hand.
 
 python -m tests.differential /path/to/kube-scheduler --decisions 100000
+python -m tests.differential "/path/to/kube-scheduler --feature-gates=OpportunisticBatching=false" --percentage 30 --largest 260
+python -m tests.differential /path/to/kube-scheduler --extender names
+
+With --percentage, nodes are sampled, on clusters above 100 nodes. With --extender nodes kube-scheduler differs: it scores whole nodes of an extender as if
+they had no pods.
 """

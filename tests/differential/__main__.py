@@ -15,6 +15,7 @@ from pathlib import Path
 from bayplan.scheduler.sampling import FEWEST
 from tests.differential.clusters import Tree, clusters
 from tests.differential.comparing import Report, compare
+from tests.differential.extender import extending
 from tests.differential.running import running
 
 
@@ -27,16 +28,17 @@ async def run(
     directory: Path,
     configuration: Tree | None = None,
     percentage: int = 100,
+    extenders: Tree | None = None,
 ) -> Report:
     """Compare so many decisions; differences are printed as they are found. percentage: of the nodes that the scheduler looks at."""
     report, shown, began, chance = Report(), 0, time.monotonic(), random.Random(seed)
     # One node at a time: otherwise chance decides which nodes are looked at beyond the last one.
     sampling = {"percentageOfNodesToScore": percentage, "parallelism": 1} if percentage < 100 else {}
-    async with running(program, directory, {**sampling, **(configuration or {})}) as site:
+    async with running(program, directory, {**sampling, **(extenders or {}), **(configuration or {})}) as site:
         for cluster in clusters(seed, largest):
             if percentage < 100 and sum(kind == "Node" for kind, _ in cluster.objects) <= FEWEST:
                 continue
-            await compare(site, cluster, report, decisions - report.decisions, keep, chance, percentage)
+            await compare(site, cluster, report, decisions - report.decisions, keep, chance, percentage, extenders)
             print(*report.differences[shown:], sep="\n", end="\n" if report.differences[shown:] else "", flush=True)
             shown = len(report.differences)
             if report.decisions >= decisions:
@@ -63,9 +65,15 @@ def main() -> int:
     parser.add_argument(
         "--percentage", type=int, default=100, help="percentageOfNodesToScore: of clusters above 100 nodes"
     )
+    parser.add_argument(
+        "--extender", choices=("names", "nodes"), help="with an extender that gets names of nodes, or whole nodes"
+    )
     parser.add_argument("--keep", type=Path, help="directory for the cases that differ")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="bayplan-differential-") as directory:
+    with (
+        tempfile.TemporaryDirectory(prefix="bayplan-differential-") as directory,
+        extending(by_name=given.extender == "names") as extenders,
+    ):
         words = shlex.split(given.scheduler)
         report = asyncio.run(
             run(
@@ -76,6 +84,7 @@ def main() -> int:
                 given.keep,
                 Path(directory),
                 percentage=given.percentage,
+                extenders=extenders if given.extender is not None else {},
             )
         )
         if report.differences and given.keep is not None:

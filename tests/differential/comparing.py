@@ -12,6 +12,7 @@ from typing import Any
 from bayplan.scheduler import Planner
 from bayplan.scheduler.decision import Decision
 from tests.differential.clusters import Cluster, Tree
+from tests.differential.extender import answered
 from tests.differential.running import SENTINEL_NODE, Outcome, Refused, Site
 from tests.differential.sampling import Places
 
@@ -74,14 +75,14 @@ class _Run:
     """Both schedulers on one cluster, pod after pod; each is placed where the scheduler under test has put it."""
 
     def __init__(
-        self, site: Site, cluster: Cluster, report: Report, chance: random.Random, percentage: int = 100
+        self, site: Site, cluster: Cluster, report: Report, chance: random.Random, percentage: int, extenders: Tree
     ) -> None:
         self._site, self._cluster, self._report, self._chance = site, cluster, report, chance
-        self._configuration = {"percentageOfNodesToScore": percentage}
+        self._configuration: Tree = {"percentageOfNodesToScore": percentage, **extenders}
         self._places: Places | None = None
         self._objects = dict(enumerate(cluster.objects))
         self._placed: dict[str, Tree] = {}
-        self._planner = Planner()
+        self._planner = Planner(config=self._configuration, ask=answered)
         self._extra: list[tuple[str, Tree]] = []
         """What there was at the last `fill`, namespaces and the sentinel's node included."""
 
@@ -93,14 +94,14 @@ class _Run:
     async def fill(self) -> None:
         """Let both have what there is, and nothing else."""
         self._extra = await self._site.fill(self.objects)
-        self._planner = Planner(config=self._configuration)
+        self._planner = Planner(config=self._configuration, ask=answered)
         for kind, tree in self._extra:
             self._planner.add(kind, tree)
         self._places = Places(self._planner) if self._configuration["percentageOfNodesToScore"] < 100 else None
 
     def _fresh(self) -> Planner:
         """A planner that has seen nothing of what happened before."""
-        planner = Planner()
+        planner = Planner(config=self._configuration, ask=answered)
         known = {(kind, _key(tree)) for kind, tree in self.objects}
         for kind, tree in [*self._extra, *self.objects]:
             if kind not in ("Node", "Pod") or (kind, _key(tree)) in known or tree["metadata"]["name"] == SENTINEL_NODE:
@@ -187,10 +188,11 @@ async def compare(
     keep: Path | None,
     chance: random.Random,
     percentage: int = 100,
+    extenders: Tree | None = None,
 ) -> None:
     """Let both decide about the pods of a cluster, one after the other, while pods end and nodes change. most: pods. percentage: of the nodes that the scheduler
     looks at."""
-    run = _Run(site, cluster, report, chance, percentage)
+    run = _Run(site, cluster, report, chance, percentage, extenders or {})
     await run.fill()
     for pod in cluster.queue[:most]:
         if chance.random() < 0.15:

@@ -14,6 +14,7 @@ from tests.differential.__main__ import run
 from tests.differential.clusters import clusters
 from tests.differential.comparing import changed, difference
 from tests.differential.running import Outcome
+from tests.differential.sampling import Places
 from tests.scheduler.objects import node, pod
 
 _PROGRAM = [str(Path(sys.executable).parent / "bayplan"), "scheduler"]
@@ -60,6 +61,17 @@ def test_a_changed_node_is_another_one() -> None:
 def test_differences_are_told(outcome: Outcome, told: str) -> None:
     planner = Planner({"nodes": [node("small", cpu="1"), node("large", cpu="8")]})
     assert difference(planner.decide(pod("a", cpu="500m"), explain=True), outcome).startswith(told)
+
+
+def test_decisions_say_where_a_scheduler_that_samples_nodes_is() -> None:
+    planner = Planner({"nodes": [node(f"n{number:03d}") for number in range(150)]}, {"percentageOfNodesToScore": 40})
+    places, asked = Places(planner), pod("a", cpu="1")
+    assert places.difference(asked, lambda decision: difference(decision, Outcome(node="n000"))) == ""
+    assert places.possible == set(range(1, 101))  # it looked at 100 nodes, of which n000 was one
+    assert places.difference(asked, lambda decision: difference(decision, Outcome(node="n000"))) == ""
+    assert places.possible == set(range(1, 51))
+    told = places.difference(asked, lambda decision: difference(decision, Outcome(reason="Unschedulable")))
+    assert told.startswith("none of 50 places in the turns of nodes explains it: Unschedulable: ;")
 
 
 def test_other_victims_are_told() -> None:

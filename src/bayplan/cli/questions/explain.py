@@ -127,7 +127,7 @@ def _explain_object(copy: ClusterSnapshot, target: Target, config: Path | None, 
 
 def _explain_pod(copy: ClusterSnapshot, target: Target, config: Path | None, show_all: bool, output: str) -> None:
     """Say why a pod is where it is, why it does not run there, or why it is pending. Raises QuestionError."""
-    from bayplan.scheduler.errors import SchedulerError
+    from bayplan.scheduler.errors import SchedulerError, SettingsError
     from bayplan.simulation.explanations.pods import told_by_scheduler
     from bayplan.simulation.explanations.question import explain
     from bayplan.simulation.snapshots.planner import pod_named
@@ -146,7 +146,7 @@ def _explain_pod(copy: ClusterSnapshot, target: Target, config: Path | None, sho
     try:
         decision, refusals = judge(copy, pod, config, show_all)
     except SchedulerError as error:
-        if pod.spec.node_name:
+        if pod.spec.node_name or isinstance(error, SettingsError):
             raise
         about.because.insert(0, str(error))
         _give_undecided(copy, about, output)
