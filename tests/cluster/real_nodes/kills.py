@@ -31,6 +31,7 @@ from bayplan.client.kubeconfig import load
 from bayplan.cluster.real_nodes.orphans import namespace_files, shims_of
 from bayplan.cluster.real_nodes.settings import NodePlace, RealNodeSettings
 from bayplan.support.process_ids import read_pid_file
+from tests.cgroups import cgroups_with
 from tests.cluster.real_nodes.images import give_image
 from tests.integration.conftest import start
 from tests.kubelet.runtime.real_containerd import BUSYBOX
@@ -143,7 +144,7 @@ async def run_all(
 
 def left_behind(place: NodePlace) -> list[str]:
     """What there is of pods on a node without pods."""
-    cgroups = [str(path) for path in Path("/sys/fs/cgroup").glob(f"**{place.cgroup}/**/pod*")]
+    cgroups = [str(path) for path in cgroups_with(f"{place.cgroup}/(.*/)?pod[^/]*$")]
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     pods = place.directory / "kubelet" / "pods"
     found = [*cgroups, *(line for line in mounts if f"{pods}/" in line)]

@@ -35,6 +35,7 @@ from bayplan.kubelet.runtime.types import ContainerConfig, SandboxConfig
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.support.clock import SystemClock
 from bayplan.support.process_ids import process_id
+from tests.cgroups import cgroups_with
 from tests.cluster.real_nodes.directories import short
 from tests.kubelet.runtime.real_containerd import BUSYBOX, busybox_image, needs_containerd
 from tests.kubelet.waiting import eventually
@@ -67,7 +68,7 @@ def traces(settings: RealNodeSettings) -> list[str]:
     found = [line for line in links.splitlines() if f"bp-{settings.id}" in line]
     found += [line for line in mounts.splitlines() if str(settings.directory) in line or str(settings.state) in line]
     found += [str(path) for path in Path("/run/netns").glob(f"bayplan-{settings.id}*")]
-    found += [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/bayplan-{settings.id}")]
+    found += [str(path) for path in cgroups_with(f"/bayplan-{settings.id}$")]
     found += [str(each) for each in processes_with(("containerd",), str(settings.directory.parent))]
     found += [str(path) for path in (settings.state,) if path.exists()]
     found += [str(path) for path in RESULTS.glob("*") if f'"{settings.state}/' in path.read_text()]

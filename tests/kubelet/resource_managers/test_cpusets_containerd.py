@@ -27,6 +27,7 @@ from bayplan.support.clock import SystemClock
 from bayplan.support.configuration import Duration
 from bayplan.support.randomness import SystemRandomness
 from tests.apiserver.serving import ADMIN
+from tests.cgroups import cgroups_with
 from tests.kubelet.runtime.real_containerd import BUSYBOX, needs_containerd, running_containerd
 
 CGROUP = f"bayplan-cpus-test-{os.getpid()}"
@@ -39,7 +40,7 @@ pytestmark = [
 
 def remove_cgroups() -> None:
     """Remove what the kubelet made, the innermost first."""
-    for path in sorted(Path("/sys/fs/cgroup").glob(f"**/{CGROUP}/**/"), reverse=True):
+    for path in reversed(cgroups_with(f"/{CGROUP}(/|$)")):
         path.rmdir()
 
 
@@ -138,8 +139,9 @@ def test_a_guaranteed_container_runs_on_its_cpus_and_others_on_the_rest(tmp_path
 
     def quotas() -> list[str]:
         """The quotas of the Guaranteed pod and its containers."""
-        pods = Path("/sys/fs/cgroup").glob(f"**/{CGROUP}/kubepods/pod*/**/")
-        files = [each / name for each in pods for name in ("cpu.max", "cpu.cfs_quota_us")]
+        files = [
+            each / name for each in cgroups_with(f"/{CGROUP}/kubepods/pod") for name in ("cpu.max", "cpu.cfs_quota_us")
+        ]
         return [each.read_text().split()[0] for each in files if each.exists()]
 
     async def main() -> None:

@@ -23,6 +23,7 @@ from bayplan.kubelet.runtime.types import (
     SandboxConfig,
     SandboxState,
 )
+from tests.cgroups import cgroups_with
 from tests.kubelet.runtime.real_containerd import BUSYBOX, needs_containerd, running_containerd
 from tests.kubelet.waiting import eventually
 
@@ -73,7 +74,7 @@ async def ended(runtime: CriRuntime, container_id: str) -> ContainerStatus:
 
 def remove_cgroups() -> None:
     """The pods' cgroups, which no runtime removes. One whose last process has just been killed is busy for a moment."""
-    for path in sorted(Path("/sys/fs/cgroup").glob("**/bayplan-cri-test-*"), reverse=True):
+    for path in reversed(cgroups_with("/bayplan-cri-test-[^/]*$")):
         for left in reversed(range(50)):
             try:
                 path.rmdir()
