@@ -212,9 +212,23 @@ class Outcome(NamedTuple):
     """Of what the outcome is: the request, and the object's skeleton before."""
     digests: Key
     """Equal for equal outcomes."""
-    entry: MemoEntry
-    size: int
-    """Bytes that the entry takes."""
+    before: bytes
+    later: bytes
+    """The object with placeholders, before and after."""
+    slots: list[int]
+    """The slots of the time of the request, and of the times in it."""
+    fields: dict[str, str]
+    """Selectable fields that change, but for the one that the request sets."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that the entry takes."""
+        return len(self.before) + len(self.later) + _KEY_BYTES
+
+    def entry(self, subject: Subject) -> MemoEntry:
+        """The outcome as an entry. subject: of which it is the outcome."""
+        before, after = _ObjectSkeleton(self.before), _ObjectSkeleton(self.later.replace(_ANY_REVISION, b"", 1))
+        return MemoEntry(self.key, before, self.slots[0], self.slots[1:], subject.keeps_node, after, self.fields)
 
 
 def outcome_of(subject: Subject, after: Entry, fields: dict[str, str]) -> Outcome | None:
@@ -234,10 +248,7 @@ def outcome_of(subject: Subject, after: Entry, fields: dict[str, str]) -> Outcom
         return None  # a time of the outcome was computed from others
     slots = [_FIRST_TIME + times.index(time) for time in (subject.now, *subject.times)]
     key = (subject.request_key, _digest(before), tuple(slots), subject.keeps_node)
-    after_form = _ObjectSkeleton(later.replace(_ANY_REVISION, b"", 1))
-    entry = MemoEntry(key, _ObjectSkeleton(before), slots[0], slots[1:], subject.keeps_node, after_form, fields)
-    digests = (_digest(later), tuple(sorted(fields.items())))
-    return Outcome(key, digests, entry, len(before) + len(later) + _KEY_BYTES)
+    return Outcome(key, (_digest(later), tuple(sorted(fields.items()))), before, later, slots, fields)
 
 
 def _digest(text: bytes) -> bytes:

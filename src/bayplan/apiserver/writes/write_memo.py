@@ -55,8 +55,8 @@ _MOST_BYTES: Final = 16 << 20
 """Of each memo."""
 _KEY_BYTES: Final = 500
 """What a key holds besides the request's body."""
-_MOST_TRIED: Final = 8
-"""Entries of one request and one set of labels: each is compared with the pod."""
+_MOST_TRIED: Final = (8, 2)
+"""Entries of one request and equal labels, and of one request and equal keys of labels: each is compared with the pod."""
 _LEAST_HITS: Final = 0.25
 """Share of changes that hit an entry, below which looking for one costs more than it saves."""
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -204,11 +204,12 @@ class WriteMemo:
         if self._once.get(outcome.key) != outcome.digests:
             self._once.put(outcome.key, outcome.digests, _KEY_BYTES + len(subject.request_key.body))
             return
-        for alike in subject.groups:
+        memo_entry = outcome.entry(subject)
+        for alike, most in zip(subject.groups, _MOST_TRIED, strict=True):
             others = [
                 one for one in self._known.get(alike) or () if one.key != outcome.key
             ]  # found by several at a time
-            memo_entries = [outcome.entry, *others[: _MOST_TRIED - 1]]
+            memo_entries = [memo_entry, *others[: most - 1]]
             self._known.put(alike, memo_entries, len(memo_entries) * outcome.size)
 
     def _hit_rate(self, *kind_and_operation: str) -> HitRate:
