@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,12 +13,12 @@ import pytest
 from bayplan.api.errors import forbidden_error
 from bayplan.api.kinds import Kind
 from bayplan.apiserver.admission.chain import CREATE, AdmissionChain, AdmissionPlugin, AdmissionRequest
-from bayplan.apiserver.requests import User
-from bayplan.apiserver.writes.create_templates import Template
-from bayplan.apiserver.writes.write_memo import Change
+from bayplan.apiserver.requests import Request, User
 from tests.apiserver.standing_still import ADMIN, CORE, PODS, Server
-from tests.apiserver.test_write_memo import TARGET, PodServer, pod, victims
+from tests.apiserver.test_create_templates import instances
+from tests.apiserver.test_write_memo import STRATEGIC, TARGET, PodServer, pod, repeated, victims
 
+__all__ = ["instances", "repeated"]
 Admit = Callable[[AdmissionRequest], Awaitable[None] | None]
 
 
@@ -49,36 +50,6 @@ class Watchman(AdmissionPlugin):
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         return kind.kind == "Pod" and operation != CREATE
-
-
-@pytest.fixture
-def instances(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the pods that were made from a template."""
-    made: list[str] = []
-    instance = Template.instance
-
-    def noted(self: Template, context: Any, name: str, texts: Any) -> Any:
-        made.append(name)
-        return instance(self, context, name, texts)
-
-    monkeypatch.setattr(Template, "instance", noted)
-    return made
-
-
-@pytest.fixture
-def repeated(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of the pods whose change was repeated."""
-    changed: list[str] = []
-    write = Change.write
-
-    async def noted(self: Change, **options: bool) -> Any:
-        written = await write(self, **options)
-        if written is not None:
-            changed.append(written.name)
-        return written
-
-    monkeypatch.setattr(Change, "write", noted)
-    return changed
 
 
 def add(server: Server, plugin: AdmissionPlugin) -> None:
@@ -343,5 +314,42 @@ def test_changes_that_a_plugin_would_refuse_are_not_repeated(refuses: Any) -> No
                     server.clock.advance(5)
 
             assert await changed(server, Watchman(validate), between) == [200] * 5 + [403] * 3
+
+    asyncio.run(run())
+
+
+def test_changes_by_another_program_are_judged_for_themselves(repeated: list[str]) -> None:
+    def validate(request: AdmissionRequest) -> None:
+        if request.call.request.user_agent == "other":
+            raise forbidden_error("pods", "", request.name, "no")
+
+    async def run() -> None:
+        async with PodServer() as server:
+            add(server, Watchman(validate))
+            codes = []
+            for number, (name, _, _) in enumerate(await victims(server, 8)):
+                agent = "one" if number < 4 else "other"
+                path, body = f"{PODS}/{name}/status", TARGET[3].encode()
+                request = Request("PATCH", path, {}, ADMIN, body, STRATEGIC, user_agent=agent)
+                codes.append((await server.api.handle(request)).code)
+            assert codes == [200] * 4 + [403] * 4
+            assert repeated == []
+
+    asyncio.run(run())
+
+
+def test_a_plugin_that_looks_for_a_custom_kind_is_asked_again_when_kinds_change(instances: list[str]) -> None:
+    def admit(request: AdmissionRequest) -> None:
+        annotate(request, request.call.context.kinds.of_kind("example.com/v1", "Rule") is not None)
+
+    async def run() -> None:
+        async with Server() as server:
+            add(server, Plugin(admit))
+            assert [await create(server, name) for name in "abcd"] == ["False"] * 4
+            assert instances == ["c", "d"]
+            kinds = server.api.context.kinds
+            (pods,) = [one for one in kinds if one.kind == "Pod" and not one.group]
+            kinds.add(dataclasses.replace(pods, group="example.com", kind="Rule", plural="rules"))
+            assert await create(server, "e") == "True"
 
     asyncio.run(run())

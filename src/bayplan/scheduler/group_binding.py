@@ -76,7 +76,7 @@ class GroupBinding:
         return lambda: self._write(placed)
 
     async def _write(self, placed: list[_Placed]) -> None:
-        begun = self._clock.monotonic()
+        started = self._clock.monotonic()
         try:
             problems = await self._actions.write_bindings(
                 [(one.binding_cycle.pod, one.binding_cycle.node_name) for one in placed]
@@ -84,7 +84,7 @@ class GroupBinding:
         finally:
             for _ in placed:
                 self._actions.slots.release()
-        seconds = self._clock.monotonic() - begun
+        seconds = self._clock.monotonic() - started
         for one, problem in zip(placed, problems, strict=True):
             status = SUCCESS if problem is None else "Error"
             self._metrics.point("Bind", status, one.outcome.decision.profile, seconds)

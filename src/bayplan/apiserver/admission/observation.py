@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from bayplan.apiserver.admission.chain import AdmissionRequest, Step
 
 if TYPE_CHECKING:
+    from bayplan.api.kinds import KindTable
     from bayplan.apiserver.context import Call, Context
     from bayplan.apiserver.reads.cache import ResourceCache
     from bayplan.apiserver.reads.watching import Entry
@@ -28,7 +29,7 @@ _VOWELS: Final = "aeiou"
 class Reads:
     """What was read of a server while something was decided."""
 
-    __slots__ = ("_caches", "_objects", "_user", "is_repeatable", "texts_by_chance")
+    __slots__ = ("_caches", "_kinds", "_objects", "_user", "is_repeatable", "texts_by_chance")
 
     def __init__(self) -> None:
         self.is_repeatable = True
@@ -39,6 +40,8 @@ class Reads:
         """Objects by namespace and name, with their revision; 0 of those that were not there."""
         self._caches: list[tuple[ResourceCache, int]] = []
         """Kinds of which more was read, with the revision of the last change."""
+        self._kinds: tuple[KindTable, int] | None = None
+        """The table of kinds, with the number of its changes."""
         self._user: User | None = None
 
     def note_object(self, cache: ResourceCache, namespace: str, name: str, entry: Entry | None) -> None:
@@ -51,6 +54,10 @@ class Reads:
         if read not in self._caches:
             self._caches.append(read)
 
+    def note_kinds(self, kinds: KindTable) -> None:
+        """A kind was looked up."""
+        self._kinds = kinds, kinds.changes
+
     def note_user(self, user: User) -> None:
         """It was asked who asks."""
         self._user = user
@@ -62,6 +69,8 @@ class Reads:
     def hold(self, user: User) -> bool:
         """Whether somebody would read the same now."""
         if self._user is not None and self._user is not user and self._user != user:
+            return False
+        if self._kinds is not None and self._kinds[0].changes != self._kinds[1]:
             return False
         for cache, revision in self._caches:
             if cache.revision != revision:
@@ -174,7 +183,7 @@ class _PathView(_View):
 
 class _RequestView(_View):
     __slots__ = ()
-    _constant = frozenset(("method", "content_type", "user_agent"))
+    _constant = frozenset(("method",))
 
     @property
     def user(self) -> User:
@@ -185,12 +194,19 @@ class _RequestView(_View):
 
 class _ContextView(_View):
     __slots__ = ("objects", "randomness")
-    _constant = frozenset(("settings", "kinds"))
+    _constant = frozenset(("settings",))
 
     def __init__(self, context: Context, reads: Reads) -> None:
         super().__init__(context, reads)
         self.objects = _ObjectsView(context.objects, reads)
         self.randomness = _RandomnessView(context.randomness, reads)
+
+    @property
+    def kinds(self) -> KindTable:
+        """The kinds: custom ones come and go."""
+        kinds: KindTable = self._target.kinds
+        self._reads.note_kinds(kinds)
+        return kinds
 
     def find(self, kind_name: str, namespace: str, name: str, api_version: str = "v1") -> Any:
         """An object, as the context finds it."""
