@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -57,6 +59,28 @@ CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 def labelling(name: str, value: str) -> SentRequest:
     patch = b'{"metadata":{"labels":{"l":"%b"}}}' % value.encode()
     return SentRequest("PATCH", f"{CONFIG_MAPS}/{name}", patch, "application/merge-patch+json")
+
+
+def test_an_error_goes_with_its_last_user(over: Callable[[Case], None]) -> None:
+    """Without a collection of garbage: processes seldom look for it, and an error refers to all that was at hand where it was raised."""
+
+    async def attempt(client: Client) -> weakref.ref[ApiError]:
+        try:
+            await client.delete(core_v1.ConfigMap, "none", "default")
+        except ApiError as error:
+            return weakref.ref(error)
+        raise AssertionError("it was deleted")
+
+    async def case(door: Door) -> None:
+        gc.collect()
+        gc.disable()
+        try:
+            error = await attempt(door.client)
+            assert error() is None
+        finally:
+            gc.enable()
+
+    over(case)
 
 
 def test_requests_are_made_in_turn_until_one_fails(over: Callable[[Case], None]) -> None:

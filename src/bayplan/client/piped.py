@@ -91,7 +91,10 @@ class PipedTransport(Transport):
         """See Transport. The next is asked for as soon as it is certain that the one before succeeds."""
         for problem in await self.send_all((requests,)):
             if problem is not None:
-                raise problem
+                try:
+                    raise problem
+                finally:
+                    del problem  # its traceback leads back here: the garbage collector would have to find out that both are not needed any more
 
     async def send_all(self, sequences: Sequence[Sequence[SentRequest]]) -> list[ApiError | TransportError | None]:
         """See Transport."""
