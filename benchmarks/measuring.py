@@ -7,6 +7,7 @@ import multiprocessing
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 
+from bayplan.support.garbage import collect_seldom
 from benchmarks import (
     affinity_eviction,
     api_server,
@@ -69,5 +70,6 @@ def measured(name: str, *, quick: bool) -> Iterator[Figure]:
 
 
 def _measure(name: str, quick: bool, sender: Connection) -> None:
+    collect_seldom()  # as in Bayplan's own processes
     for figure in BENCHMARKS[name](quick):
         sender.send(figure)
