@@ -76,12 +76,19 @@ def test_blocks_are_read_by_those_who_have_read_others_before_and_by_those_who_h
             assert [(str(name), str(value)) for name, value in reader.decode(block)] == expected
 
 
-def test_a_peer_that_keeps_a_table_of_headers_is_refused() -> None:
+def test_a_peer_that_refers_to_headers_it_sent_before_is_refused() -> None:
     reader, encoder = HeaderReader(), Encoder()
+    assert reader.read(encoder.encode([("grpc-status", "0")])) == {"grpc-status": "0"}
     with pytest.raises(ProtocolError):
-        reader.read(encoder.encode([("grpc-status", "0")]))
+        reader.read(encoder.encode([("grpc-status", "0"), ("grpc-message", "")]))
     encoder.header_table_size = 0
     assert reader.read(encoder.encode([("grpc-status", "0")])) == {"grpc-status": "0"}
+
+
+def test_headers_of_a_peer_that_has_not_said_how_large_its_table_is() -> None:
+    """As `close_from_api` of C++ gRPC writes them, for a call whose deadline is over: literals that are to be kept nowhere."""
+    literal = b"\x00\x0bgrpc-status\x014"
+    assert HeaderReader().read(literal) == {"grpc-status": "4"}
 
 
 def test_what_is_no_block_is_refused() -> None:
