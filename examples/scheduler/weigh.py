@@ -162,8 +162,7 @@ async def interference(cluster: VirtualCluster) -> dict[str, str]:
 
 async def slots(cluster: VirtualCluster) -> dict[str, str]:
     """40 jobs of an hour submitted at noon that may run from 22:00 to 06:00, beside services that need the nodes by day."""
-    noon = (cluster.clock.now() // 86400 + 1) * 86400 + 12 * 3600
-    await cluster.advance(seconds=noon - cluster.clock.now())
+    await cluster.advance(seconds=(12 * 3600 - cluster.clock.now()) % 86400)
     stated = {"bayplan.dev/expected-run-time": "1h"}
     await submit(
         cluster,

@@ -1,6 +1,6 @@
 """Requests that make no sense: whatever comes in, no answer says that the server is broken, nothing hangs, and what was there stays.
 
-`BAYPLAN_FUZZ_REQUESTS` sets how many requests are made (10,000 if it is not set).
+`BAYPLAN_FUZZ_REQUESTS` sets how many requests are made (6,000 if it is not set).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bayplan.apiserver.server import ApiServer
 from tests.apiserver.serving import ADMIN, opened
 from tests.fuzz.nonsense import Nonsense
 
-REQUESTS = int(os.environ.get("BAYPLAN_FUZZ_REQUESTS", "10000"))
+REQUESTS = int(os.environ.get("BAYPLAN_FUZZ_REQUESTS", "6000"))
 SEEDS = range(2)
 EXPECTED_FAILURES = (500, 501, 503, 504)
 

@@ -15,7 +15,7 @@ LIMIT = 4.0
 """CPU seconds; twice what one request may cost, since other tests run beside."""
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_random_large_requests_cost_bounded_time(seed: int) -> None:
     async def run() -> tuple[int, list[str]]:
         count, faults = 0, []

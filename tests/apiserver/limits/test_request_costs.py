@@ -391,8 +391,19 @@ _FAILING: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("combination", ["anyOf", "oneOf", "allOf"])
-@pytest.mark.parametrize("failing", _FAILING.values(), ids=_FAILING.keys())
+@pytest.mark.parametrize(
+    ("failing", "combination"),
+    [
+        pytest.param(_FAILING[name], combination, id=f"{name}-{combination}")
+        for name, combination in (
+            ("fields", "anyOf"),
+            ("patterns", "oneOf"),
+            ("required fields", "oneOf"),
+            ("required fields", "allOf"),
+            ("bounds", "anyOf"),
+        )
+    ],
+)
 def test_many_items_of_many_alternatives_are_judged_quickly(failing: dict[str, Any], combination: str) -> None:
     def alternative(number: int) -> dict[str, Any]:
         return failing if "minimum" not in failing else {"minimum": 10**9 + number}
@@ -489,7 +500,7 @@ def test_rules_about_long_lists_end_within_a_budget(rule: str, kind: str) -> Non
     assert all("cost" in error.detail or "failed rule" in error.detail for error in found.errors), found.errors[:3]
 
 
-@pytest.mark.parametrize("pattern", ["a", "b*", "(a)|(b)", ""])
+@pytest.mark.parametrize("pattern", ["(a)|(b)", ""])
 def test_a_million_matches_of_a_pattern_cost_too_much(pattern: str) -> None:
     schema = {"type": "string", "x-kubernetes-validations": [{"rule": f"self.findAll('{pattern}').size() >= 0"}] * 9}
     with cpu_time_below(SECONDS):
@@ -587,7 +598,6 @@ POLICIES = "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies"
 SERVICES = "/api/v1/namespaces/default/services"
 NETWORKS: dict[str, tuple[str, Callable[[int], str]]] = {
     "IPv4": ("10.0.0.0/8", lambda one: f"10.{one >> 16}.{one >> 8 & 255}.{one & 255}/32"),
-    "IPv6": ("2001:db8::/32", lambda one: f"2001:db8::{one >> 16:x}:{one & 0xFFFF:x}/128"),
     "IPv6 in capitals": ("2001:db8::/32", lambda one: f"2001:DB8::{one >> 16:x}:{one & 0xFFFF:x}/128"),
     "IPv6 that ends as IPv4": ("::/0", lambda one: f"::1.{one >> 16}.{one >> 8 & 255}.{one & 255}/128"),
 }
@@ -673,7 +683,7 @@ def test_a_selector_of_as_many_labels_as_fit_is_judged_quickly() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
 def test_a_success_policy_of_as_many_rules_as_fit_is_told_quickly(method: str) -> None:
     async def run() -> None:
         async with opened() as api:
@@ -725,8 +735,15 @@ def test_a_node_of_many_conditions_is_applied_quickly(size: int, code: int) -> N
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("content_type", [STRATEGIC_PATCH, MERGE_PATCH, JSON_PATCH])
-@pytest.mark.parametrize("member", ["finalizers", "imagePullSecrets"])
+@pytest.mark.parametrize(
+    ("member", "content_type"),
+    [
+        ("finalizers", STRATEGIC_PATCH),
+        ("finalizers", MERGE_PATCH),
+        ("finalizers", JSON_PATCH),
+        ("imagePullSecrets", STRATEGIC_PATCH),
+    ],
+)
 def test_patches_of_long_lists_in_large_objects_are_quick(content_type: str, member: str) -> None:
     async def run() -> None:
         async with opened() as api:
