@@ -106,8 +106,7 @@ class Cluster:
         self._token_key_files = TokenKeyFiles(settings, self.credentials, self.clock)
         self.encryption = self._encryption_of(settings.api)
         self.tracing = self._tracing_of(settings.api)
-        encrypts = self.encryption.of_key if self.encryption is not None else None
-        stores = stores_of(settings, self.clock, self.metrics, self.tracing, encrypts)
+        stores = stores_of(settings, self.clock, self.metrics, self.tracing, self.encryption)
         self.api = ApiServer(
             stores.main,
             elsewhere=stores.elsewhere,

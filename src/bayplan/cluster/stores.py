@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from bayplan.api.kinds import DEFAULT_KINDS, Kind
 from bayplan.apiserver.etcd_layout import etcd_folders
@@ -14,10 +14,13 @@ from bayplan.apiserver.stored_forms import JSON, StoredForms
 from bayplan.apiserver.tracing import Tracing
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.store.interface import Store
-from bayplan.store.transforming import Choose, TransformingStore
+from bayplan.store.transforming import TransformingStore
 from bayplan.store.url import open_store
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
+
+if TYPE_CHECKING:
+    from bayplan.cluster.encryption import Encryption  # few clusters have it
 
 logger = logging.getLogger(__name__)
 
@@ -31,19 +34,19 @@ class Stores(NamedTuple):
 
 
 def stores_of(
-    settings: ClusterSettings, clock: Clock, metrics: Registry, tracing: Tracing | None, encryption: Choose | None
+    settings: ClusterSettings, clock: Clock, metrics: Registry, tracing: Tracing | None, encryption: Encryption | None
 ) -> Stores:
     """What the settings name. encryption: what encrypts, if anything does. Raises ValueError."""
 
     def opened(url: str) -> Store:
-        etcd = replace(settings.etcd, root=PREFIX, folders=etcd_folders(DEFAULT_KINDS))
+        etcd = replace(settings.etcd, root=PREFIX, folders=etcd_folders(DEFAULT_KINDS), readiness=encryption)
         store = open_store(url, clock=clock, tells_previous=False, etcd=etcd)
         if url.startswith("etcd"):
             from bayplan.cluster.measured_store import MeasuredStore
 
             store = MeasuredStore(store, clock, metrics, tracing)
         if encryption is not None:
-            store = TransformingStore(store, encryption)
+            store = TransformingStore(store, encryption.of_key, readiness=encryption)
         if url.startswith("etcd") or settings.api.storage_media_type != JSON:
             forms = StoredForms(settings.api.storage_media_type)
             store = TransformingStore(store, forms.of_key, forms_stay_current=True)
