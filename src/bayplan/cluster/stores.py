@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from bayplan.api.kinds import DEFAULT_KINDS, Kind
 from bayplan.apiserver.etcd_layout import etcd_folders
@@ -13,6 +13,7 @@ from bayplan.apiserver.store_partition import PREFIX
 from bayplan.apiserver.stored_forms import JSON, StoredForms
 from bayplan.apiserver.tracing import Tracing
 from bayplan.cluster.settings import ClusterSettings
+from bayplan.cluster.storage_sizes import Sized
 from bayplan.store.interface import Store
 from bayplan.store.transforming import TransformingStore
 from bayplan.store.url import open_store
@@ -31,6 +32,8 @@ class Stores(NamedTuple):
     main: Store
     elsewhere: dict[str, Store]
     """Those of kinds that are not in the main one, by storage prefix."""
+    databases: list[tuple[str, Sized]]
+    """Those among them that know how large they are, with where they are."""
 
 
 def stores_of(
@@ -38,9 +41,13 @@ def stores_of(
 ) -> Stores:
     """What the settings name. encryption: what encrypts, if anything does. Raises ValueError."""
 
+    databases: list[tuple[str, Sized]] = []
+
     def opened(url: str) -> Store:
         etcd = replace(settings.etcd, root=PREFIX, folders=etcd_folders(DEFAULT_KINDS), readiness=encryption)
         store = open_store(url, clock=clock, tells_previous=False, etcd=etcd)
+        if url.startswith(("etcd", "sqlite")):
+            databases.append((url.partition("://")[2] or url, cast("Sized", store)))
         if url.startswith("etcd"):
             from bayplan.cluster.measured_store import MeasuredStore
 
@@ -52,7 +59,7 @@ def stores_of(
             store = TransformingStore(store, forms.of_key, forms_stay_current=True)
         return store
 
-    return Stores(opened(settings.store), _elsewhere(settings, opened))
+    return Stores(opened(settings.store), _elsewhere(settings, opened), databases)
 
 
 def _elsewhere(settings: ClusterSettings, opened: Callable[[str], Store]) -> dict[str, Store]:

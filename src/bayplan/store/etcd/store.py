@@ -127,6 +127,13 @@ class EtcdStore:
             if key is not None and not self._readiness.is_ready(key, event.kv.value):
                 await self._readiness.make_ready(key, event.kv.value)
 
+    async def allocated_bytes(self) -> int:
+        """What the database of the member in use takes of the disk. Raises StoreUnavailable."""
+        try:
+            return (await self._client.status()).db_size
+        except EtcdError as error:
+            raise self._unavailable(error) from error
+
     def _was_compacted(self, revision: int) -> None:
         """etcd was compacted to a revision: it can still be read, but of its events a deletion is gone, so that watches begin behind it."""
         self._compacted = max(self._compacted, revision)
