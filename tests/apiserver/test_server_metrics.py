@@ -118,7 +118,11 @@ def test_caches_tell_their_events_sizes_and_revision_and_go_with_their_kind() ->
             await _ask(api, "DELETE", _MAPS + "/b")
             page = await _page(api)
             place = {"group": "", "resource": "configmaps"}
-            for name in ("apiserver_storage_events_received_total", "apiserver_watch_cache_events_received_total"):
+            for name in (
+                "apiserver_storage_events_received_total",
+                "apiserver_watch_cache_events_received_total",
+                "apiserver_watch_cache_events_dispatched_total",
+            ):
                 assert _value(page, name, **place) - _value(before, name, **place) == 3
             assert _value(page, "apiserver_watch_cache_resource_version", **place) == api.context.objects.revision
             assert 1000 < _value(page, "apiserver_resource_size_estimate_bytes", **place) < 2000
@@ -182,6 +186,7 @@ def test_authorization_attempts_are_summed_up_by_result() -> None:
             assert await _ask(api, "GET", "/version", user=nobody) == 200
             page = await _page(api)
             assert _value(page, "authorization_attempts_total", result="no-opinion") == 1
+            assert _value(page, "authorization_duration_seconds_count", result="no-opinion") == 1
             assert _value(page, "authorization_attempts_total", result="allowed") >= 3
 
     asyncio.run(scenario())

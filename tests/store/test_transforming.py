@@ -122,3 +122,37 @@ def test_a_watch_is_lost_with_an_event_that_cannot_be_read() -> None:
         assert (delivered, lost) == ([b"x"], [bad])
 
     asyncio.run(run())
+
+
+class Key:
+    """A key that somebody has to be asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.is_here = asyncio.Event()
+
+    def is_ready(self, key: str, value: bytes) -> bool:
+        return self.is_here.is_set()
+
+    async def make_ready(self, key: str, value: bytes) -> None:
+        self.asked.append(key)
+        await self.is_here.wait()
+
+
+def test_reads_wait_for_what_somebody_has_to_be_asked_for_and_nothing_else_does() -> None:
+    async def run() -> None:
+        below, key = MemoryStore(clock=SystemClock()), Key()
+        store = TransformingStore(below, lambda _: Marked(b"1"), readiness=key)
+        await store.open()
+        await below.put("/a", b"1x")
+        reads = [asyncio.ensure_future(store.get("/a")), asyncio.ensure_future(store.range("/", "0"))]
+        await asyncio.sleep(0)
+        assert await store.get("/b") is None
+        assert (key.asked, [read.done() for read in reads]) == (["/a", "/a"], [False, False])
+        key.is_here.set()
+        await asyncio.gather(*reads)
+        item = await store.get("/a")
+        assert item is not None
+        assert (item.value, key.asked) == (b"x", ["/a", "/a"])
+
+    asyncio.run(run())

@@ -16,8 +16,10 @@ _STABLE: Final = frozenset(
         "apiserver_longrunning_requests",
         "apiserver_request_duration_seconds",
         "apiserver_request_total",
+        "apiserver_requested_deprecated_apis",
         "apiserver_response_sizes",
         "apiserver_storage_objects",
+        "apiserver_storage_size_bytes",
         "kubernetes_healthcheck",
         "kubernetes_healthchecks_total",
     )
@@ -31,6 +33,8 @@ _BETA: Final = frozenset(
         "apiserver_flowcontrol_nominal_limit_seats",
         "apiserver_flowcontrol_request_wait_duration_seconds",
         "apiserver_storage_events_received_total",
+        "apiserver_validating_admission_policy_check_duration_seconds",
+        "apiserver_validating_admission_policy_check_total",
         "kubernetes_build_info",
         "kubernetes_feature_enabled",
     )

@@ -63,6 +63,13 @@ class RequestMetrics:
             _SCOPE,
             _BUCKETS,
         )
+        self._slo = registry.histogram(
+            "apiserver_request_slo_duration_seconds",
+            "Response latency distribution (not counting webhook duration and priority & fairness queue wait times) in seconds for each verb, group, version, "
+            "resource, subresource, scope and component.",
+            _SCOPE,
+            _BUCKETS,
+        )
         self._response_sizes = registry.histogram(
             "apiserver_response_sizes",
             "Response size distribution in bytes for each group, version, verb, resource, subresource, scope and component.",
@@ -160,8 +167,9 @@ class RequestMetrics:
         for (group, resource), value in lists.items():
             self._lists.labels(group, resource, "").value = value
         for labels, total in sums.items():
-            series = self._sli.labels(*labels)
-            series.counts, series.sum = total.counts, total.sum
+            for family in (self._sli, self._slo):
+                series = family.labels(*labels)
+                series.counts, series.sum = total.counts, total.sum
 
     def watch_opened(self, request: Request, path: ResourcePath) -> Gauge:
         """The series of running watches of this sort."""

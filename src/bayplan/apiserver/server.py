@@ -139,6 +139,8 @@ class ApiServer:
         """Whether the server has been told to stop: it is not ready any more, and goes on answering until `close`."""
         self.address = "kubernetes.default.svc"
         """Host and port under which clients find this server."""
+        self.before_metrics: list[Callable[[], Awaitable[None]]] = []
+        """What brings metrics up to date before they are shown."""
         self.further_metrics: Callable[[], Awaitable[bytes]] | None = None
         """What `/metrics` shows besides `metrics`, in the same form: families of other names."""
         self.what_if: Callable[[str, bytes, str, bool], Awaitable[tuple[int, bytes]]] | None = None
@@ -222,6 +224,8 @@ class ApiServer:
         """The metrics of this server and its process in Prometheus' text format."""
         if self.gate is not None:
             self.gate.update_metrics()
+        for update in self.before_metrics:
+            await update()
         further = await self.further_metrics() if self.further_metrics is not None else b""
         return self.metrics.render() + memo_metrics() + further
 

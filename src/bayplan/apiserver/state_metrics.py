@@ -110,6 +110,11 @@ class _CacheMetrics:
         self._stored = registry.counter(
             "apiserver_storage_events_received_total", "Number of etcd events received split by kind.", _RESOURCE
         )
+        self._dispatched = registry.counter(
+            "apiserver_watch_cache_events_dispatched_total",
+            "Counter of events dispatched in watch cache broken by resource type.",
+            _RESOURCE,
+        )
         text = "Current resource version of watch cache broken by resource type. This is truncated to the 15 least significant digits."
         self._revision = registry.gauge("apiserver_watch_cache_resource_version", text, _RESOURCE)
         self._capacity = registry.gauge(
@@ -135,14 +140,14 @@ class _CacheMetrics:
             self._unavailable.labels(name).set(float(not is_available(service)))
         found = {(one.kind.group, one.kind.plural): one for one in self._server.context.objects.caches()}
         families: tuple[Family[Counter] | Family[Gauge] | Family[Histogram], ...] = (
-            *(self._received, self._stored),
+            *(self._received, self._stored, self._dispatched),
             *(self._revision, self._capacity, self._sizes),
         )
         for family in families:
             for labels in [labels for labels in family.children if labels not in found]:
                 family.remove(*labels)
         for (group, plural), cache in found.items():
-            for counter in (self._received, self._stored):
+            for counter in (self._received, self._stored, self._dispatched):
                 counter.labels(group, plural).value = cache.events
             self._revision.labels(group, plural).set(cache.revision)
             self._capacity.labels(group, plural).set(HISTORY_LIMIT)

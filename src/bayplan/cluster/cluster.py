@@ -35,6 +35,7 @@ from bayplan.cluster.errors import AddressInUse, ClusterError
 from bayplan.cluster.serving import Serving
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.cluster.storage import publish_storage_class
+from bayplan.cluster.storage_sizes import StorageSizes
 from bayplan.cluster.stores import stores_of
 from bayplan.cluster.token_key_files import TokenKeyFiles
 from bayplan.cluster.what_if import respond, take
@@ -106,8 +107,7 @@ class Cluster:
         self._token_key_files = TokenKeyFiles(settings, self.credentials, self.clock)
         self.encryption = self._encryption_of(settings.api)
         self.tracing = self._tracing_of(settings.api)
-        encrypts = self.encryption.of_key if self.encryption is not None else None
-        stores = stores_of(settings, self.clock, self.metrics, self.tracing, encrypts)
+        stores = stores_of(settings, self.clock, self.metrics, self.tracing, self.encryption)
         self.api = ApiServer(
             stores.main,
             elsewhere=stores.elsewhere,
@@ -117,6 +117,7 @@ class Cluster:
             metrics=self.metrics,
             token_keys=self._token_key_files.keys,
         )
+        self.api.before_metrics.append(StorageSizes(self.metrics, stores.databases).update)
         if self.encryption is not None and (self.encryption.asks_services or settings.api.encryption_reload):
             self.api.context.key_service_error = self.encryption.service_error
         self.api.context.tracing = self.tracing

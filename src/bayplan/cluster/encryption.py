@@ -56,6 +56,19 @@ class Encryption:
         """The providers of an object by its key in the store."""
         return self._resources.of_key(key)
 
+    def is_ready(self, key: str, value: bytes) -> bool:
+        """See `bayplan.store.transforming.Readiness`."""
+        providers = self.of_key(key)
+        return providers is None or providers.unready(value) is None
+
+    async def make_ready(self, key: str, value: bytes) -> None:
+        """See `bayplan.store.transforming.Readiness`."""
+        providers = self.of_key(key)
+        unready = None if providers is None else providers.unready(value)
+        if unready is not None:
+            secret, data = unready
+            await in_thread(lambda: secret.make_ready(data))
+
     def _read(self, data: bytes) -> Resources:
         """Raises UnicodeDecodeError, ConfigurationError."""
         return read_configuration(data.decode(), os.urandom, self._open_envelopes, self._metrics)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from bayplan.api.kinds import DEFAULT_KINDS, Kind
 from bayplan.apiserver.etcd_layout import etcd_folders
@@ -13,11 +13,15 @@ from bayplan.apiserver.store_partition import PREFIX
 from bayplan.apiserver.stored_forms import JSON, StoredForms
 from bayplan.apiserver.tracing import Tracing
 from bayplan.cluster.settings import ClusterSettings
+from bayplan.cluster.storage_sizes import Sized
 from bayplan.store.interface import Store
-from bayplan.store.transforming import Choose, TransformingStore
+from bayplan.store.transforming import TransformingStore
 from bayplan.store.url import open_store
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
+
+if TYPE_CHECKING:
+    from bayplan.cluster.encryption import Encryption  # few clusters have it
 
 logger = logging.getLogger(__name__)
 
@@ -28,28 +32,34 @@ class Stores(NamedTuple):
     main: Store
     elsewhere: dict[str, Store]
     """Those of kinds that are not in the main one, by storage prefix."""
+    databases: list[tuple[str, Sized]]
+    """Those among them that know how large they are, with where they are."""
 
 
 def stores_of(
-    settings: ClusterSettings, clock: Clock, metrics: Registry, tracing: Tracing | None, encryption: Choose | None
+    settings: ClusterSettings, clock: Clock, metrics: Registry, tracing: Tracing | None, encryption: Encryption | None
 ) -> Stores:
     """What the settings name. encryption: what encrypts, if anything does. Raises ValueError."""
 
+    databases: list[tuple[str, Sized]] = []
+
     def opened(url: str) -> Store:
-        etcd = replace(settings.etcd, root=PREFIX, folders=etcd_folders(DEFAULT_KINDS))
+        etcd = replace(settings.etcd, root=PREFIX, folders=etcd_folders(DEFAULT_KINDS), readiness=encryption)
         store = open_store(url, clock=clock, tells_previous=False, etcd=etcd)
+        if url.startswith(("etcd", "sqlite")):
+            databases.append((url.partition("://")[2] or url, cast("Sized", store)))
         if url.startswith("etcd"):
             from bayplan.cluster.measured_store import MeasuredStore
 
             store = MeasuredStore(store, clock, metrics, tracing)
         if encryption is not None:
-            store = TransformingStore(store, encryption)
+            store = TransformingStore(store, encryption.of_key, readiness=encryption)
         if url.startswith("etcd") or settings.api.storage_media_type != JSON:
             forms = StoredForms(settings.api.storage_media_type)
             store = TransformingStore(store, forms.of_key, forms_stay_current=True)
         return store
 
-    return Stores(opened(settings.store), _elsewhere(settings, opened))
+    return Stores(opened(settings.store), _elsewhere(settings, opened), databases)
 
 
 def _elsewhere(settings: ClusterSettings, opened: Callable[[str], Store]) -> dict[str, Store]:

@@ -31,6 +31,16 @@ class Transformer(Protocol):
         """Whether a stored form is the one that would be written today."""
 
 
+class Readiness(Protocol):
+    """Values whose key somebody else has to be asked for: they wait for it, and hold up nothing else on the event loop."""
+
+    def is_ready(self, key: str, value: bytes) -> bool:
+        """Whether a stored form can be transformed at once."""
+
+    async def make_ready(self, key: str, value: bytes) -> None:
+        """Return when it can, or when it is known why not; `from_storage` tells that."""
+
+
 _FORM_BYTES: Final = 128
 Choose = Callable[[str], Transformer | None]
 """The transformer of a key; None if its values are kept as they are."""
@@ -39,9 +49,13 @@ Choose = Callable[[str], Transformer | None]
 class TransformingStore:
     """`Store` over another one. Guards, revisions and histories are those of the store below."""
 
-    def __init__(self, below: Store, choose: Choose, *, forms_stay_current: bool = False) -> None:
-        """forms_stay_current: whether a form that is current will always be; then only those that are not have to be remembered."""
+    def __init__(
+        self, below: Store, choose: Choose, *, forms_stay_current: bool = False, readiness: Readiness | None = None
+    ) -> None:
+        """forms_stay_current: whether a form that is current will always be; then only those that are not have to be remembered. readiness: what values have to
+        wait for; a shared store below has to let events wait for it itself."""
         self._below = below
+        self._readiness = readiness
         self._choose = choose
         self._forms_stay_current = forms_stay_current
         self._forms: dict[str, bytes] = {}
@@ -114,14 +128,24 @@ class TransformingStore:
             return event
         return replace(event, value=read, previous=read_previous)
 
+    async def _make_ready(self, items: Sequence[KeyValue]) -> None:
+        if self._readiness is None:
+            return
+        for item in items:
+            if not self._readiness.is_ready(item.key, item.value):
+                await self._readiness.make_ready(item.key, item.value)
+
     async def get(self, key: str, *, revision: int = 0) -> KeyValue | None:
         """See Store. Raises Untransformable, too."""
         item = await self._below.get(key, revision=revision)
+        if item is not None:
+            await self._make_ready((item,))
         return None if item is None else self._item(item)
 
     async def range(self, start: str, end: str, *, limit: int = 0, revision: int = 0) -> RangeResult:
         """See Store. Raises Untransformable, too."""
         page = await self._below.range(start, end, limit=limit, revision=revision)
+        await self._make_ready(page.items)
         if page.revision == self._below.revision:
             for item in page.items:
                 transformer = self._choose(item.key)

@@ -63,6 +63,7 @@ def _etcd_store(url: str, clock: Clock, tells_previous: bool, options: EtcdOptio
         layout=KeyLayout(options.prefix, options.folders, root=options.root),
         tells_previous=tells_previous,
         compaction_interval=options.compaction_interval,
+        readiness=options.readiness,
     )
 
 

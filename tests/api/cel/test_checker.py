@@ -6,7 +6,7 @@ import pytest
 
 from bayplan.api.cel.checker import Environment, check
 from bayplan.api.cel.issues import display
-from bayplan.api.cel.types import DYN, INT, STRING, TIMESTAMP, list_of, map_of, struct
+from bayplan.api.cel.types import ANY, DYN, INT, STRING, TIMESTAMP, list_of, map_of, struct
 
 THING = {
     "count": INT,
@@ -14,6 +14,7 @@ THING = {
     "labels": map_of(STRING, STRING),
     "when": TIMESTAMP,
     "any": DYN,
+    "claims": map_of(STRING, ANY),
     "inner": struct("Thing"),
     "parts": list_of(struct("Thing")),
     "__namespace__": STRING,
@@ -98,6 +99,10 @@ def first_issue(source: str) -> str:
         ("null", "null"),
         ("1.0 / .5e3", "double"),
         ("Thing{count: 1}.count", "int"),
+        ("object.claims.groups", "any"),
+        ("object.claims.groups[0].x + 1", "int"),
+        ("dyn(object.claims.groups).all(n, n == 'a')", "bool"),
+        ("object.claims.a ? object.claims.b : 1", "any"),
     ],
 )
 def test_what_an_expression_evaluates_to(source: str, expected: str) -> None:
@@ -138,6 +143,10 @@ def test_what_an_expression_evaluates_to(source: str, expected: str) -> None:
         (
             "object.count.all(n, true)",
             "7: expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)",
+        ),
+        (
+            "object.claims.groups.all(n, true)",
+            "14: expression of type 'any' cannot be range of a comprehension (must be list, map, or dynamic)",
         ),
         ("[?object.count]", "9: expected type 'optional_type(int)' but found 'int'"),
         ("true ? 1 : 'a'", "6: found no matching overload for '_?_:_' applied to '(bool, int, string)'"),

@@ -11,6 +11,7 @@ from bayplan.api import codec
 from bayplan.api.strategies.apiextensions.customresourcedefinitions import STRATEGY
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import apiextensions_v1
+from bayplan.api.validation.meta import validate_object_meta
 from tests.api.validation.definitions import (
     Tree,
     definition,
@@ -54,10 +55,19 @@ def test_the_object_is_named_after_the_resource_also_by_a_generated_name() -> No
     found = definition()
     found.metadata.name, found.metadata.generate_name = "x.example.com", "x"
     text = 'must be spec.names.plural+"."+spec.group'
-    assert lines(STRATEGY.validate_create(found)) == [
+    assert lines(STRATEGY.name_errors(found)) == [
         f'metadata.generateName: Invalid value: "x": {text}',
         f'metadata.name: Invalid value: "x.example.com": {text}',
     ]
+
+
+def test_what_is_wrong_with_the_name_is_told_before_the_rest_of_the_metadata() -> None:
+    found = definition()
+    found.metadata.name, found.metadata.labels = "x.example.com", {"a b": ""}
+    errors = validate_object_meta(
+        found.metadata, namespaced=False, name_rule="dns-1123-subdomain", name_errors=STRATEGY.name_errors(found)
+    )
+    assert [one.field for one in errors] == ["metadata.name", "metadata.labels"]
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,19 @@ def test_questions_that_make_no_sense_are_refused(path: str, spec: object, field
     run(case)
 
 
+def test_a_namespace_of_a_review_that_has_none_is_forgotten() -> None:
+    async def case(api: ApiServer, admin: Client) -> None:
+        review = {"metadata": {"namespace": "other"}, "spec": {"resourceAttributes": PODS}}
+        body = msgspec.json.encode(review)
+        answer = await api.handle(
+            Request("POST", f"{PATH}/selfsubjectaccessreviews", {}, ADMIN, body, "application/json")
+        )
+        assert answer.code == 201
+        assert "namespace" not in msgspec.json.decode(answer.body)["metadata"]
+
+    run(case)
+
+
 def test_rules_of_a_user_are_listed_and_nodes_are_told_that_there_is_more() -> None:
     async def case(api: ApiServer, admin: Client) -> None:
         await admin.create(role("reader", rule("get", "pods", names="a")))

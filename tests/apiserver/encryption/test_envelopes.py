@@ -268,3 +268,26 @@ def test_a_file_names_the_service_and_how_long_it_may_take() -> None:
 def test_what_is_wrong_with_a_service_in_a_file_is_told(given: dict[str, object], problem: str) -> None:
     with pytest.raises(ConfigurationError, match=problem.replace(".", r"\.")):
         read_configuration(_file(**given), os.urandom, lambda name, endpoint, seconds: made(Service()))
+
+
+def test_a_seed_that_is_not_known_is_asked_for_beforehand_and_not_again_a_moment_after_that_failed() -> None:
+    service, clock = Service(), Clock()
+    writer = made(service)
+    writer.probe()
+    stored = b"k8s:enc:kms:v2:one:" + writer.encrypt(_KEY, b"secret")
+    reader = Providers([Provider(b"k8s:enc:kms:v2:one:", made(service, clock)), IDENTITY])
+    assert reader.unready(b"plain") is None
+    unready = reader.unready(stored)
+    assert unready is not None
+    secret, data = unready
+    service.fails, service.calls = "away", []
+    secret.make_ready(data)
+    assert reader.unready(stored) is None
+    with pytest.raises(Untransformable, match="failed to decrypt DEK, error: away"):
+        reader.from_storage(_KEY, stored)
+    service.fails, clock.now = "", clock.now + 10
+    assert reader.unready(stored) is not None
+    secret.make_ready(data)
+    assert reader.unready(stored) is None
+    assert reader.from_storage(_KEY, stored) == b"secret"
+    assert service.calls == ["Decrypt", "Decrypt"]

@@ -57,6 +57,44 @@ async def opened(client: EtcdClient | None = None, layout: KeyLayout | None = No
         await store.close()
 
 
+class Key:
+    """A key that somebody has to be asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, bytes]] = []
+        self.is_here = asyncio.Event()
+
+    def is_ready(self, key: str, value: bytes) -> bool:
+        return value != b"needs it" or self.is_here.is_set()
+
+    async def make_ready(self, key: str, value: bytes) -> None:
+        self.asked.append((key, value))
+        await self.is_here.wait()
+
+
+def test_events_wait_for_what_somebody_has_to_be_asked_for_and_so_does_who_wrote() -> None:
+    async def run() -> None:
+        layout, key = new_layout(), Key()
+        async with opened(layout=layout) as other:
+            client = client_to(shared_server().endpoint)
+            store = EtcdStore(client, clock=SystemClock(), layout=layout, compaction_interval=0, readiness=key)
+            await store.open()
+            seen: list[str] = []
+            await store.watch("/", store.revision + 1, lambda events: seen.extend(event.key for event in events))
+            await other.put("/a", b"needs it")
+            own = asyncio.ensure_future(store.put("/b", b"does not"))
+            async with asyncio.timeout(20):
+                while not key.asked:  # noqa: ASYNC110 - nobody tells when
+                    await asyncio.sleep(0.01)
+            assert (key.asked, seen, own.done()) == ([("/a", b"needs it")], [], False)
+            key.is_here.set()
+            await own
+            assert seen == ["/a", "/b"]
+            await store.close()
+
+    asyncio.run(run())
+
+
 def test_keys_with_a_time_to_live_go_by_themselves_unless_written_again() -> None:
     async def run() -> None:
         layout, recorder = new_layout(), Recorder()

@@ -33,6 +33,7 @@ from bayplan.api.cel.types import (
     STRING,
     Type,
     TypeKind,
+    is_dyn,
     is_dyn_or_error,
     list_of,
     map_of,
@@ -248,7 +249,7 @@ class _Walk:
             found = self._settled(substitute(fresh, overload.result))
             if result is None:
                 result = found
-            elif result != DYN and found != result:
+            elif not is_dyn(result) and found != result:
                 result = DYN
         if result is not None:
             return result
@@ -268,7 +269,7 @@ class _Walk:
     def _without_optional(self, node: Node, found: Type) -> Type:
         """What is put in if an optional value is there."""
         held, was_optional = without_optional(found)
-        if not was_optional and held.kind is not TypeKind.DYN:
+        if not was_optional and not is_dyn(held):
             self._mismatch(node, optional_of(held), held)
         return held
 
@@ -346,7 +347,7 @@ class _Walk:
             first, second = (INT, over.parameters[0]) if node.second_variable else (over.parameters[0], DYN)
         elif over.kind is TypeKind.MAP:
             first, second = over.parameters
-        elif is_dyn_or_error(over) or over.kind is TypeKind.PARAMETER:
+        elif over.kind in (TypeKind.DYN, TypeKind.ERROR, TypeKind.PARAMETER):
             self._fits((DYN,), (over,))
             first = second = DYN
         else:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 class TypeKind(enum.Enum):
     """What the checker tells apart."""
 
+    ANY = enum.auto()
+    """Of unknown type, as DYN, but nothing that a macro goes through: `claims.groups.all(...)` is refused, `dyn(claims.groups).all(...)` is not."""
     BOOL = enum.auto()
     BYTES = enum.auto()
     DOUBLE = enum.auto()
@@ -56,11 +58,13 @@ class Type:
 
 
 _SHOWN = {
+    TypeKind.ANY: "any",
     TypeKind.DURATION: "duration",
     TypeKind.ERROR: "!error!",
     TypeKind.NULL: "null",
     TypeKind.TIMESTAMP: "timestamp",
 }
+ANY = Type(TypeKind.ANY, "google.protobuf.Any")
 BOOL = Type(TypeKind.BOOL, "bool")
 BYTES = Type(TypeKind.BYTES, "bytes")
 DOUBLE = Type(TypeKind.DOUBLE, "double")
@@ -129,9 +133,14 @@ def without_optional(found: Type) -> tuple[Type, bool]:
     return found, False
 
 
+def is_dyn(found: Type) -> bool:
+    """Whether a value may have any type."""
+    return found.kind in (TypeKind.DYN, TypeKind.ANY)
+
+
 def is_dyn_or_error(found: Type) -> bool:
     """Whether nothing can be said about a type."""
-    return found.kind in (TypeKind.DYN, TypeKind.ERROR)
+    return is_dyn(found) or found.kind is TypeKind.ERROR
 
 
 def named_type(text: str) -> Type:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Mapping, MutableMapping, Sequence
 
-from bayplan.api.cel.types import DYN, Type, TypeKind, is_dyn_or_error
+from bayplan.api.cel.types import DYN, Type, TypeKind, is_dyn, is_dyn_or_error
 
 Substitutions = Mapping[str, Type]
 """What is known of type parameters, by name."""
@@ -83,9 +83,9 @@ def most_general(one: Type, other: Type) -> Type:
 
 
 def _is_as_general(one: Type, other: Type) -> bool:
-    if one.kind in (TypeKind.DYN, TypeKind.PARAMETER):
+    if is_dyn(one) or one.kind is TypeKind.PARAMETER:
         return True
-    if other.kind in (TypeKind.DYN, TypeKind.PARAMETER) or one.kind is not other.kind:
+    if is_dyn(other) or other.kind is TypeKind.PARAMETER or one.kind is not other.kind:
         return False
     if one.kind is TypeKind.TYPE:
         return True

@@ -45,6 +45,10 @@ class Strategy:
     """Rule for `metadata.name`: `dns-1123-subdomain`, `dns-1123-label`, `dns-1035-label`, `path-segment`, or
     `any` where `validate` checks it."""
 
+    def name_errors(self, obj: Any) -> list[FieldError]:
+        """What is wrong with the name of a new object besides its form, which are told together."""
+        return []
+
     tells_every_error = True
     """Whether each error that the rules make is one that they return, so that they may be stopped at the one that is one too many."""
 

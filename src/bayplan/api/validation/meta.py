@@ -5,7 +5,7 @@ Source: apimachinery's `api/validation` package.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from bayplan.api.errors import FieldError, forbidden, invalid, required, too_long
@@ -45,9 +45,11 @@ def validate_object_meta(
     name_rule: str,
     standard_finalizers: bool = True,
     generated_names: bool = True,
+    name_errors: Sequence[FieldError] = (),
 ) -> list[FieldError]:
     """What is wrong with the metadata of a new object. `standard_finalizers`: finalizers without a domain must
-    be known ones (built-in kinds). `generated_names`: the prefix of a generated name is checked as well as the name."""
+    be known ones (built-in kinds). `generated_names`: the prefix of a generated name is checked as well as the name.
+    `name_errors`: what else is wrong with the name, told after its form."""
     rule = NAME_RULES[name_rule]
     if (
         metadata.name
@@ -57,6 +59,7 @@ def validate_object_meta(
         and not metadata.finalizers
         and not metadata.annotations
         and metadata.generation >= 0
+        and not name_errors
     ):
         errors: list[FieldError] = []
         _check_namespace(errors, metadata, namespaced)
@@ -73,6 +76,7 @@ def validate_object_meta(
         errors.append(required("metadata.name", "name or generateName is required"))
     else:
         errors.extend(invalid("metadata.name", metadata.name, message) for message in rule(metadata.name))
+    errors.extend(name_errors)
     _check_namespace(errors, metadata, namespaced)
     if metadata.generation < 0:
         errors.append(invalid("metadata.generation", metadata.generation, "must be greater than or equal to 0"))

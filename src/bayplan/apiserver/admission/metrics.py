@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from bayplan.apiserver.admission.policy_metrics import PolicyMetrics
 from bayplan.support.metrics import Histogram, Registry
 
 ADMIT: Final = "admit"
@@ -23,6 +24,7 @@ class AdmissionMetrics:
     """The series of one API server."""
 
     def __init__(self, registry: Registry) -> None:
+        self.policies = PolicyMetrics(registry)
         labels = ("type", "operation", "rejected")
         self._steps = registry.histogram(
             f"{_PREFIX}step_admission_duration_seconds",

@@ -90,14 +90,20 @@ def _follow(
     applies, problem = policy.compiled.applies({**bindings_of(request, one.kind), "params": one.param})
     problems = [problem] if problem else []
     changed = False
+    clock, metrics = request.call.context.clock, request.call.context.admission_metrics
     for index in range(len(policy.compiled.mutations) if applies else 0):
         bindings = {**bindings_of(request, one.kind), "params": one.param}
         tree = in_version(request, request.obj, one.kind) or {}
+        started, problem = clock.monotonic(), ""
         try:
             new = policy.compiled.mutated(index, tree, type_of(one.kind.type), bindings)
         except MutationError as error:
-            problems.append(str(error))
+            problem = str(error)
+            problems.append(problem)
             continue
+        finally:
+            name = one.binding.name if one.binding is not None else ""
+            metrics.policies.mutated(policy.name, name, problem, clock.monotonic() - started)
         if new != tree:
             changed = True
             take_over(request, _decoded(request, new, one.kind), one.kind)

@@ -82,6 +82,7 @@ def _check_pod(request: AdmissionRequest, policies: Policies, errors: list[Field
     pod, old = request.obj, request.old
     if not errors and all(one.level == PRIVILEGED for one in policies):
         _note(request, "enforce-policy", str(Policy()))
+        _count(request, policies.enforce, "enforce", allowed=True)
         return
     if old is not None and not _matters(pod, old):
         return
@@ -89,6 +90,7 @@ def _check_pod(request: AdmissionRequest, policies: Policies, errors: list[Field
     _note(request, "enforce-policy", str(policies.enforce))
     _note_violations(request, policies.audit, pod)
     found = violations(policies.enforce, pod.metadata, pod.spec)
+    _count(request, policies.enforce, "enforce", allowed=not found)
     if found:
         detail = f'violates PodSecurity "{policies.enforce}": {", ".join(map(str, found))}'
         raise forbidden_error(request.call.kind.plural, "", request.name, detail)
@@ -102,17 +104,27 @@ def _note(request: AdmissionRequest, name: str, value: str) -> None:
         record.annotate(PREFIX + name, value)
 
 
+def _count(request: AdmissionRequest, policy: Policy, mode: str, *, allowed: bool) -> None:
+    metrics = request.call.context.admission_metrics.policies
+    metrics.evaluated(policy, mode, _place(request), allowed=allowed)
+
+
+def _place(request: AdmissionRequest) -> tuple[str, str, str]:
+    """What metrics say of a request."""
+    return request.operation.lower(), "pod" if request.kind.kind == "Pod" else "controller", request.subresource
+
+
 def _note_errors(request: AdmissionRequest, errors: list[FieldError]) -> None:
     """Put into the audit log what is wrong with the labels of the namespace."""
     if errors:
+        request.call.context.admission_metrics.policies.malformed(_place(request))
         _note(request, "error", f"Failed to parse policy: {aggregate(errors)}")
 
 
 def _note_violations(request: AdmissionRequest, policy: Policy, pod: Any) -> None:
     """Put into the audit log what speaks against a pod or a template of pods."""
-    if request.call.request.audit is None:
-        return
     if found := violations(policy, pod.metadata, pod.spec):
+        _count(request, policy, "audit", allowed=False)
         _note(request, "audit-violations", f'would violate PodSecurity "{policy}": {", ".join(map(str, found))}')
 
 
@@ -120,6 +132,7 @@ def _warn(request: AdmissionRequest, policy: Policy, pod: Any) -> None:
     """Warn about a pod or a template of pods."""
     found = violations(policy, pod.metadata, pod.spec)
     if found:
+        _count(request, policy, "warn", allowed=False)
         request.call.warnings.append(f'would violate PodSecurity "{policy}": {", ".join(map(str, found))}')
 
 

@@ -14,6 +14,7 @@ from bayplan.api.errors import ApiError, forbidden_error
 from bayplan.api.kinds import Kind
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.admission.chain import AdmissionPlugin, AdmissionRequest
+from bayplan.apiserver.admission.policy_metrics import PolicyMetrics
 from bayplan.apiserver.policies.active import ActivePolicies, Binding, Policy, as_seen, invocations
 from bayplan.apiserver.policies.inputs import bindings_of
 from bayplan.apiserver.policies.matching import is_exempt
@@ -109,11 +110,30 @@ def _denials(policy: Policy[CompiledPolicy], request: AdmissionRequest, notes: _
         elif one.binding is not None and one.kind is not None:
             given = given or bindings_of(request, one.kind)
             annotations: dict[str, str] = {}
-            for denial in policy.compiled.judge({**given, "params": one.param}, annotations):
+            ignored: list[str] = []
+            context = request.call.context
+            started = context.clock.monotonic()
+            denials = policy.compiled.judge({**given, "params": one.param}, annotations, ignored)
+            if denials or ignored:
+                seconds = context.clock.monotonic() - started
+                _measure(context.admission_metrics.policies, policy.name, one.binding, denials, ignored, seconds)
+            for denial in denials:
                 if "Audit" in one.binding.spec.validation_actions and not denial.always_denies:
                     notes.failed(policy.name, one.binding, denial)
                 yield from _acted_on(one.binding, shown, denial, request)
             notes.annotate(policy.name, annotations)
+
+
+def _measure(
+    metrics: PolicyMetrics, policy: str, binding: Binding, denials: list[Denial], ignored: list[str], seconds: float
+) -> None:
+    """Count what came of a policy's expressions. seconds: what all of them took."""
+    for problem in ignored:
+        metrics.validated(policy, binding.name, problem, "allow", seconds)
+    for denial in denials:
+        problem = "" if denial.reason else denial.message
+        for action in ("Deny",) if denial.always_denies else binding.spec.validation_actions:
+            metrics.validated(policy, binding.name, problem, action.lower(), seconds)
 
 
 def _acted_on(binding: Binding, shown: str, denial: Denial, request: AdmissionRequest) -> Iterator[tuple[str, Denial]]:

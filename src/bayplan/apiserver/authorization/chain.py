@@ -20,6 +20,7 @@ from bayplan.apiserver.authorization.metrics import AuthorizationMetrics
 from bayplan.apiserver.authorization.node import NodeAuthorizer, node_identity
 from bayplan.apiserver.authorization.rbac import Rbac
 from bayplan.apiserver.authorization.rules import FULL_AUTHORITY, PolicyRule
+from bayplan.apiserver.authorization.waiting import waited
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.requests import Request, ResourcePath, User
 from bayplan.support.metrics import Counter, Registry
@@ -155,9 +156,8 @@ class AuthorizerChain:
                 counter.value += 1
                 return
         attributes = attributes_of(request)
-        verdict = self.authorize(attributes)
+        verdict = self._judged(attributes)
         if verdict.decision is not Decision.ALLOW:
-            self.metrics.no_opinion.value += verdict.decision is Decision.NO_OPINION
             raise attributes.refused(verdict.reason)
         if verdict.general and key is not None and not self.asks_webhooks:
             self._granted[key] = self._general_counter()
@@ -167,11 +167,19 @@ class AuthorizerChain:
         found = next(one for one, named in zip(self._asked, self._named, strict=True) if named.type in _GENERAL)
         return found.decisions[Decision.ALLOW]
 
+    def _judged(self, attributes: Attributes) -> Verdict:
+        """The verdict about a request, which is counted. Raises Undecided."""
+        verdict = self.authorize(attributes)
+        self.metrics.no_opinion.value += verdict.decision is Decision.NO_OPINION
+        if self.asks_webhooks and (seconds := waited()):
+            self.metrics.waited(verdict.decision, seconds)
+        return verdict
+
     def _admit_noting(self, request: Request) -> None:
         """Let a request pass, and note why, or why not. Raises ApiError (403), Undecided."""
         assert request.audit is not None
         attributes = attributes_of(request)
-        verdict = self.authorize(attributes)
+        verdict = self._judged(attributes)
         allowed = verdict.allowed or self.allows_everything
         request.audit.authorized(allowed=allowed, reason=verdict.reason)
         if not allowed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from bayplan.apiserver.authorization.interface import Decision
-from bayplan.support.metrics import Counter, Registry
+from bayplan.support.metrics import Counter, Registry, exponential_buckets
 
 _PREFIX: Final = "apiserver_authorization_"
 _NAMES: Final = {Decision.ALLOW: "allowed", Decision.DENY: "denied"}
@@ -29,6 +29,12 @@ class AuthorizationMetrics:
             "authorization_attempts_total",
             "Counter of authorization attempts broken down by result. It can be either 'allowed', 'denied', 'no-opinion' or 'error'.",
             ("result",),
+        )
+        self._durations = registry.histogram(
+            "authorization_duration_seconds",
+            "Authorization duration in seconds broken out by result. Decisions that nobody had to be asked for count as taking no time.",
+            ("result",),
+            exponential_buckets(0.001, 2, 15),
         )
         self.masters, self.no_opinion = Counter(), Counter()
         """Requests that were allowed without a question, and those about which no authorizer had an opinion."""
@@ -67,10 +73,16 @@ class AuthorizationMetrics:
         for result, value in {**sums, "no-opinion": self.no_opinion.value}.items():
             if value:
                 self._attempts.labels(result).value = value
+                of_all = self._durations.labels(result)
+                of_all.counts[0] = max(0, int(value) - sum(of_all.counts[1:]))
 
     def decisions(self, kind: str, name: str) -> dict[Decision, Counter]:
         """The series of an authorizer, by what it decides."""
         return {decision: self._decisions.labels(kind, name, text) for decision, text in _NAMES.items()}
+
+    def waited(self, decision: Decision, seconds: float) -> None:
+        """A request was decided about by somebody who had to be asked."""
+        self._durations.labels(_NAMES.get(decision, "no-opinion")).observe(seconds)
 
     def evaluated(self, name: str, result: str, seconds: float) -> None:
         """A webhook was asked once."""

@@ -14,8 +14,15 @@ from bayplan.api.errors import internal_error
 from bayplan.apiserver.authorization.interface import Verdict
 
 T = TypeVar("T")
-Answers = dict[tuple[object, bytes], Verdict]
-"""Verdicts by who gave them, and what they are about."""
+
+
+class Answers(dict[tuple[object, bytes], Verdict]):
+    """Verdicts by who gave them, and what they are about."""
+
+    seconds = 0.0
+    """How long they were waited for."""
+
+
 _answers: ContextVar[Answers | None] = ContextVar("answers of webhooks", default=None)
 _MOST_QUESTIONS: Final = 1000
 """That a step may need answers to."""
@@ -31,6 +38,19 @@ class Undecided(Exception):
         self.ask = ask
 
 
+def waited() -> float:
+    """How many seconds the present step has waited for answers."""
+    answers = _answers.get()
+    return 0.0 if answers is None else answers.seconds
+
+
+def note_waiting(seconds: float) -> None:
+    """An answer that the present step needs was waited for."""
+    answers = _answers.get()
+    if answers is not None:
+        answers.seconds += seconds
+
+
 def known(key: tuple[object, bytes]) -> Verdict | None:
     """What was answered already while the present step was repeated."""
     answers = _answers.get()
@@ -40,7 +60,7 @@ def known(key: tuple[object, bytes]) -> Verdict | None:
 async def decided(step: Callable[..., T], *arguments: Any) -> T:
     """The outcome of a step whose decisions may have to be asked for. Raises what it raises, and ApiError (500) if it never ends."""
     before = _answers.get()
-    answers = {} if before is None else before
+    answers = Answers() if before is None else before
     token = _answers.set(answers)
     try:
         for _ in range(_MOST_QUESTIONS):

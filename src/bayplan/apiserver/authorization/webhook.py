@@ -16,7 +16,7 @@ from bayplan.apiserver.authorization.attributes import Attributes
 from bayplan.apiserver.authorization.interface import NO_OPINION, Decision, Verdict
 from bayplan.apiserver.authorization.match_conditions import ConditionError, match
 from bayplan.apiserver.authorization.metrics import AuthorizationMetrics
-from bayplan.apiserver.authorization.waiting import Undecided, known
+from bayplan.apiserver.authorization.waiting import Undecided, known, note_waiting
 from bayplan.apiserver.configuration.expressions import Expression
 from bayplan.apiserver.webhooks.posting import ReviewError, ReviewWebhook
 from bayplan.support.clock import Clock
@@ -125,6 +125,7 @@ class WebhookAuthorizer:
             nonlocal result
             result = "success" if error is None else "timeout" if error.is_timeout else "error"
             self._metrics.evaluated(settings.name, result, seconds)
+            note_waiting(seconds)
 
         try:
             answer = await self._webhook.post(review(spec, settings.version), tried)

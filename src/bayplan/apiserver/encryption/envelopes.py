@@ -4,14 +4,15 @@
     data                 = 32 bytes of info | 12 bytes of nonce | AES-GCM of the value, bound to its key in the store
     key of AES-GCM       = HKDF-Expand-SHA256(seed, info); the seed is what the service decrypts of encryptedDEKSource
 
-The seed is made at the start and whenever the service names another key (`Status`), so writes ask nobody. A read asks the service once per seed. Calls block: the
-service is a process of this machine behind a socket, seeds are few, and each call has the timeout of the configuration.
+The seed is made at the start and whenever the service names another key (`Status`), so writes ask nobody. A read asks the service once per seed. Calls block, each
+for the timeout of the configuration at most; whoever must not wait lets `make_ready` ask in a thread first.
 
 Source: KEP-3299, `k8s.io/apiserver/pkg/storage/value/encrypt/envelope/kmsv2`. Nothing here does input or output: services are passed in.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import logging
@@ -207,6 +208,19 @@ class Envelopes:
         writer = self._writer
         return writer is None or begin.startswith(writer.tail[: len(begin)])
 
+    def is_ready(self, data: bytes) -> bool:
+        """See `providers.Secret`."""
+        try:
+            place = _place(_parsed(data)[0])
+        except Unreadable:
+            return True
+        return place in self._seeds or self._has_failed(place) != ""
+
+    def make_ready(self, data: bytes) -> None:
+        """See `providers.Secret`."""
+        with contextlib.suppress(Unreadable):
+            self._seed_of(_parsed(data)[0])
+
     def close(self) -> None:
         """Ask the service no more."""
         self.service.close()
@@ -217,8 +231,7 @@ class Envelopes:
         known = self._seeds.get(place)
         if known is not None:
             return known
-        failed_at, why = self._failures.get(place, (0.0, ""))
-        if why and self.now() - failed_at < RETRY_SECONDS:
+        if why := self._has_failed(place):
             raise Unreadable(why)
         self.metrics.cache_missed()
         try:
@@ -230,6 +243,11 @@ class Envelopes:
         self._failures.pop(place, None)
         self._keep(encrypted, seed)
         return seed
+
+    def _has_failed(self, place: tuple[object, ...]) -> str:
+        """Why a seed that was asked for a moment ago could not be decrypted."""
+        failed_at, why = self._failures.get(place, (0.0, ""))
+        return why if self.now() - failed_at < RETRY_SECONDS else ""
 
     def _keep(self, encrypted: EncryptedSeed, seed: bytes) -> None:
         self._seeds[_place(encrypted)] = seed

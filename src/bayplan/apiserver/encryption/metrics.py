@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Final
 
 from bayplan.apiserver.authentication.oidc.metrics import hashed
-from bayplan.support.metrics import Counter, Histogram, Registry, exponential_buckets
+from bayplan.support.metrics import Counter, Gauge, Histogram, Registry, exponential_buckets
 
 FROM_STORAGE: Final = "from_storage"
 TO_STORAGE: Final = "to_storage"
 _TRANSFORMED: Final = exponential_buckets(5e-6, 2, 25)
 _CALLED: Final = exponential_buckets(1e-4, 2, 20)
 _ENVELOPES: Final = "apiserver_envelope_encryption_"
+_MOST_KEYS: Final = 1000
 
 
 class Measured:
@@ -72,6 +73,8 @@ class EnvelopeMetrics:
         """server_id: names the API server."""
         server = ("apiserver_id_hash",)
         self._server = hashed(server_id)
+        self._of_key: dict[tuple[str, str, str], tuple[Counter, Gauge]] = {}
+        """The series of uses of keys: hashing their names takes as long as encrypting a value."""
         self._calls = registry.histogram(
             f"{_ENVELOPES}kms_operations_latency_seconds",
             "KMS operation duration with gRPC error code status total.",
@@ -118,9 +121,16 @@ class EnvelopeMetrics:
 
     def key_id_used(self, way: str, provider: str, key_id: str, now: float) -> None:
         """A value was encrypted or decrypted with a seed of this key."""
-        labels = (way, provider, hashed(key_id), self._server)
-        self._used.labels(*labels).value += 1
-        self._last_used.labels(*labels).set(now)
+        place = (way, provider, key_id)
+        series = self._of_key.get(place)
+        if series is None:
+            if len(self._of_key) >= _MOST_KEYS:
+                self._of_key.clear()
+            labels = (way, provider, hashed(key_id), self._server)
+            series = self._of_key[place] = self._used.labels(*labels), self._last_used.labels(*labels)
+        used, last_used = series
+        used.value += 1
+        last_used.set(now)
 
     def key_id_from_status(self, provider: str, key_id: str, now: float) -> None:
         """The service named its key."""

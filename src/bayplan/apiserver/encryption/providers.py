@@ -50,9 +50,21 @@ class Secret(Protocol):
     def is_current(self, begin: bytes) -> bool:
         """Whether what was encrypted, of which this is the begin, would be encrypted with the same key today."""
 
+    def is_ready(self, data: bytes) -> bool:
+        """Whether `decrypt` asks nobody."""
+
+    def make_ready(self, data: bytes) -> None:
+        """Ask whoever has to be asked, so that `decrypt` need not. Blocks; what goes wrong is told by `decrypt`."""
+
 
 class _Fixed:
     """A secret that is the same as long as it is configured."""
+
+    def is_ready(self, data: bytes) -> bool:
+        return True
+
+    def make_ready(self, data: bytes) -> None:
+        return
 
     def is_current(self, begin: bytes) -> bool:
         return True
@@ -174,6 +186,15 @@ class Providers:
         if secret is None:
             return not value.startswith(ENCRYPTED)
         return value.startswith(prefix) and secret.is_current(value[len(prefix) :])
+
+    def unready(self, value: bytes) -> tuple[Secret, bytes] | None:
+        """The secret that has to ask somebody before it decrypts a value, with what it is to decrypt; None if none has to."""
+        for provider, _ in self._readers:
+            if provider.secret is not None and value.startswith(provider.prefix):
+                data = value[len(provider.prefix) :]
+                if not provider.secret.is_ready(data):
+                    return provider.secret, data
+        return None
 
     def from_storage(self, key: str, value: bytes) -> bytes:
         """See `bayplan.store.transforming.Transformer`."""

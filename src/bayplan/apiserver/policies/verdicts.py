@@ -45,23 +45,33 @@ class CompiledPolicy(PolicyExpressions):
             compiled(self.compiler, one.value_expression, has_authorizer=False) for one in spec.audit_annotations
         ]
 
-    def judge(self, bindings: Mapping[str, Any], notes: dict[str, str] | None = None) -> list[Denial]:
+    def judge(
+        self, bindings: Mapping[str, Any], notes: dict[str, str] | None = None, ignored: list[str] | None = None
+    ) -> list[Denial]:
         """What the policy has against a request; bindings: `object`, `request` and the others that expressions may look at.
 
-        notes: takes the policy's annotations for the audit log.
+        notes: takes the policy's annotations for the audit log. ignored: takes what could not be evaluated, if the policy ignores that.
         """
+        passed_over = [] if ignored is None else ignored
         applies, problem = self.applies(bindings)
         if problem:
-            return [] if self.ignores_failures else [Denial(problem)]
+            return self._failed(problem, passed_over)
         if not applies:
             return []
         try:
-            found = self._violations(bindings)
+            found = self._violations(bindings, passed_over)
             return found + self._annotate(bindings, {} if notes is None else notes)
         except OutOfBudget:
-            return [] if self.ignores_failures else [Denial(OVER_BUDGET)]
+            return self._failed(OVER_BUDGET, passed_over)
 
-    def _violations(self, bindings: Mapping[str, Any]) -> list[Denial]:
+    def _failed(self, problem: str, ignored: list[str], index: int = 0) -> list[Denial]:
+        """What follows when something cannot be evaluated."""
+        if self.ignores_failures:
+            ignored.append(problem)
+            return []
+        return [Denial(problem, index=index)]
+
+    def _violations(self, bindings: Mapping[str, Any], ignored: list[str]) -> list[Denial]:
         steps = Round(self, bindings, OBJECT_BUDGET)
         results = [steps.evaluate(one) for one in self._validations]
         messages, over = self._made_messages(bindings, steps.budget)
@@ -70,8 +80,7 @@ class CompiledPolicy(PolicyExpressions):
         for index, (validation, message, (value, problem)) in enumerate(given):
             failure = problem or (f"failed messageExpression: {over}" if over else "")
             if failure:
-                if not self.ignores_failures:
-                    found.append(Denial(failure, index=index))
+                found += self._failed(failure, ignored, index)
             elif value is not True:
                 text = message or validation.message.strip() or f"failed expression: {validation.expression.strip()}"
                 found.append(Denial(text, validation.reason or "Invalid", index=index))

@@ -169,6 +169,8 @@ def _body(call: Call, cls: type[Any]) -> Any:
     """The review that was posted, with who posted it."""
     review = call.body_object(cls, call.kind.kind, call.kind.api_version)
     wipe_system_fields(review.metadata)
+    if not call.kind.namespaced:
+        review.metadata.namespace = ""
     track_create(call, review)
     return review
 

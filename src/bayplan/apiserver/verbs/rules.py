@@ -66,6 +66,7 @@ def _metadata_errors(call: Call, obj: Any, old: Any | None, strategy: Strategy, 
         name_rule=rule,
         standard_finalizers=strategy.knows_finalizers and not call.stored.is_custom,
         generated_names=strategy.checks_generated_names,
+        name_errors=strategy.name_errors(obj),
     )
 
 

@@ -33,7 +33,7 @@ from bayplan.store.etcd.messages import (
     TARGET_VERSION,
 )
 from bayplan.store.etcd.settings import EtcdSettings
-from bayplan.store.etcd.watches import EtcdWatch, OnEvents, OnLost, OnProgress, WatchStream
+from bayplan.store.etcd.watches import BeforeEvents, EtcdWatch, OnEvents, OnLost, OnProgress, WatchStream
 from bayplan.support.clock import Clock
 from bayplan.support.grpc_client.channel import GrpcChannel
 from bayplan.support.rpc_errors import RpcError
@@ -109,6 +109,15 @@ class EtcdClient:
         self.settings = settings
         self._connection = Connection(settings, clock, dial or partial(GrpcChannel, clock=clock))
         self._stream = WatchStream(self._connection, clock)
+
+    @property
+    def before_events(self) -> BeforeEvents | None:
+        """What events of watches wait for before they are delivered."""
+        return self._stream.before_events
+
+    @before_events.setter
+    def before_events(self, wait: BeforeEvents) -> None:
+        self._stream.before_events = wait
 
     @property
     def endpoint(self) -> str:

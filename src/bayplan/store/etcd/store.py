@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from bayplan.store.errors import (
     Compacted,
@@ -36,9 +36,13 @@ from bayplan.store.etcd.errors import (
 from bayplan.store.etcd.follower import Follower
 from bayplan.store.etcd.layout import KeyLayout
 from bayplan.store.etcd.leases import LeasePool
+from bayplan.store.etcd.messages import EVENT_DELETE
 from bayplan.store.interface import Deliver, KeyValue, Lost, RangeResult, Watch
 from bayplan.store.watching import Subscription
 from bayplan.support.clock import Clock
+
+if TYPE_CHECKING:
+    from bayplan.store.transforming import Readiness
 
 _SLOW_WRITE = 10.0
 """Seconds after which a write that has not come back is reported."""
@@ -63,13 +67,17 @@ class EtcdStore:
         layout: KeyLayout,
         tells_previous: bool = True,
         compaction_interval: float = 300.0,
+        readiness: Readiness | None = None,
     ) -> None:
         """client: is the store's from now on, and closed with it.
-        compaction_interval: seconds between two compactions by this server or another; 0 for none by this one."""
+        compaction_interval: seconds between two compactions by this server or another; 0 for none by this one. readiness: what values of events wait for."""
         self._clock = clock
         self._seconds = client.settings.request_timeout
         self._layout = layout
         self._client = client
+        self._readiness = readiness
+        if readiness is not None:
+            client.before_events = self._make_ready
         self._attachments = Attachments()
         self._follower = Follower(self._client, clock, layout, self._attachments.take, previous=tells_previous)
         self._leases = LeasePool(self._client, clock)
@@ -108,6 +116,23 @@ class EtcdStore:
             if waited > _SLOW_WRITE:
                 return f"a write has been waiting for etcd for {waited:.0f} seconds"
         return self._follower.failure or self._write_failure or self._read_failure
+
+    async def _make_ready(self, events: Sequence[Any]) -> None:
+        """Wait until the values of events can be read."""
+        assert self._readiness is not None
+        for event in events:
+            if event.type == EVENT_DELETE:
+                continue
+            key = self._layout.from_etcd(event.kv.key)
+            if key is not None and not self._readiness.is_ready(key, event.kv.value):
+                await self._readiness.make_ready(key, event.kv.value)
+
+    async def allocated_bytes(self) -> int:
+        """What the database of the member in use takes of the disk. Raises StoreUnavailable."""
+        try:
+            return (await self._client.status()).db_size
+        except EtcdError as error:
+            raise self._unavailable(error) from error
 
     def _was_compacted(self, revision: int) -> None:
         """etcd was compacted to a revision: it can still be read, but of its events a deletion is gone, so that watches begin behind it."""

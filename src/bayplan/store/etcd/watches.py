@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from bayplan.store.etcd.connection import Connection
@@ -22,6 +22,8 @@ from bayplan.support.rpc_types import Stream
 
 log = logging.getLogger(__name__)
 
+BeforeEvents = Callable[[Sequence[Any]], Awaitable[None]]
+"""Called with the events of a response, which wait until it returns, as do all that follow."""
 OnEvents = Callable[[Sequence[Any], int], None]
 """Called on the event loop with mvccpb.Event messages (type, kv, prev_kv) and the revision that the server had reached."""
 OnLost = Callable[[EtcdError], None]
@@ -120,6 +122,7 @@ class WatchStream:
         self._outgoing = asyncio.Event()
         self._is_open = False
         self._closed = False
+        self.before_events: BeforeEvents | None = None
 
     def watch(self, watch: EtcdWatch) -> EtcdWatch:
         """Let a watch take part."""
@@ -230,6 +233,8 @@ class WatchStream:
         sender = asyncio.get_running_loop().create_task(self._send_all(stream))
         try:
             while (response := await stream.receive()) is not None:
+                if self.before_events is not None and response.events:
+                    await self.before_events(response.events)
                 self._take(response)
         finally:
             self._is_open = False

@@ -68,6 +68,10 @@ class SqliteStore:
     def write_error(self) -> str:
         return self._writes.error
 
+    async def allocated_bytes(self) -> int:
+        """What the file and its log take of the disk. Raises OSError."""
+        return sum(file.stat().st_size for file in self._path.parent.glob(self._path.name + "*") if file.is_file())
+
     async def open(self) -> None:
         if self._closed:
             raise StoreClosed("the store is closed")

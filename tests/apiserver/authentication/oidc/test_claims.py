@@ -153,7 +153,9 @@ def test_required_claims_and_rules() -> None:
 
 
 def test_an_expression_that_costs_too_much_is_nobody() -> None:
-    given = mappings({"username": {"expression": "claims.l.all(a, claims.l.all(b, a != b + 'x')) ? 'jane' : ''"}})
+    given = mappings(
+        {"username": {"expression": "dyn(claims.l).all(a, dyn(claims.l).all(b, a != b + 'x')) ? 'jane' : ''"}}
+    )
     assert given.user({"l": ["a", "b"]}).name == "jane"
     with pytest.raises(ClaimError, match="cost limit exceeded"):
         given.user({"l": [str(number) for number in range(2000)]})

@@ -36,6 +36,11 @@ class CustomResourceDefinitionStrategy(Strategy):
 
     # The rules are imported when they are needed: they bring a compiler of expressions along, and every server has this strategy.
 
+    def name_errors(self, obj: Definition) -> list[FieldError]:
+        from bayplan.api.validation.custom_resource_definitions.names import object_name_errors
+
+        return object_name_errors(obj)
+
     def validate_create(self, obj: Definition) -> list[FieldError]:
         from bayplan.api.validation.custom_resource_definitions.definitions import validate_definition
 

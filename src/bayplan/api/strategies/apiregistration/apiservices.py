@@ -43,14 +43,19 @@ class APIServiceStrategy(Strategy):
         if obj.spec.service is None:
             obj.status.conditions = (available(obj.metadata.creation_timestamp or ""),)
 
+    def name_errors(self, obj: apiregistration_v1.APIService) -> list[FieldError]:
+        wanted = f"{obj.spec.version}.{obj.spec.group}"
+        text = f'must be `spec.version+"."+spec.group`: "{wanted}"'
+        given = (("metadata.generateName", obj.metadata.generate_name), ("metadata.name", obj.metadata.name))
+        return [
+            invalid(field, name, text)
+            for field, name in given
+            if name and name != wanted and not formats.path_segment(name)
+        ]
+
     def validate(self, obj: apiregistration_v1.APIService) -> list[FieldError]:
         errors: list[FieldError] = []
-        spec, name = obj.spec, obj.metadata.name
-        wanted = f"{spec.version}.{spec.group}"
-        text = f'must be `spec.version+"."+spec.group`: "{wanted}"'
-        for field, given in (("metadata.generateName", obj.metadata.generate_name), ("metadata.name", name)):
-            if given and given != wanted and not formats.path_segment(given):
-                errors.append(invalid(field, given, text))
+        spec = obj.spec
         if not spec.group and spec.version != "v1":
             errors.append(required("spec.group", "only v1 may have an empty group and it better be legacy kube"))
         if spec.group:
@@ -86,6 +91,11 @@ class APIServiceStrategy(Strategy):
             text = "may not be true if caBundle is present"
             errors.append(invalid("spec.insecureSkipTLSVerify", True, text))
         return errors
+
+    def validate_update(
+        self, obj: apiregistration_v1.APIService, old: apiregistration_v1.APIService
+    ) -> list[FieldError]:
+        return self.name_errors(obj)
 
     def validate_status_update(
         self, obj: apiregistration_v1.APIService, old: apiregistration_v1.APIService

@@ -36,7 +36,6 @@ _LONGEST_WARNING = 256
 def validate_definition(definition: types.CustomResourceDefinition) -> list[FieldError]:
     """What is wrong with a new definition."""
     errors: Errors = []
-    names.check_object_name(errors, definition)
     _check_spec(errors, form_of(definition.spec), Options())
     _check_whole(errors, definition, None)
     return errors

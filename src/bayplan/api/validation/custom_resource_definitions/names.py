@@ -33,13 +33,12 @@ def check_group(errors: Errors, group: str) -> None:
         errors.append(invalid("spec.group", group, "should be a domain with at least one dot"))
 
 
-def check_object_name(errors: Errors, definition: types.CustomResourceDefinition) -> None:
-    """The object is named after the resource and its group."""
+def object_name_errors(definition: types.CustomResourceDefinition) -> Errors:
+    """What is wrong with the name of a definition, which is made of the resource and its group."""
     wanted = f"{definition.spec.names.plural}.{definition.spec.group}"
     text = 'must be spec.names.plural+"."+spec.group'
-    for field, value in (("generateName", definition.metadata.generate_name), ("name", definition.metadata.name)):
-        if value and value != wanted:
-            errors.append(invalid(f"metadata.{field}", value, text))
+    given = (("metadata.generateName", definition.metadata.generate_name), ("metadata.name", definition.metadata.name))
+    return [invalid(field, value, text) for field, value in given if value and value != wanted]
 
 
 def check_wanted_names(errors: Errors, names: types.CustomResourceDefinitionNames) -> None:

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from bayplan.api.cel.checker import Environment
 from bayplan.api.cel.schema_types import unescaped
-from bayplan.api.cel.types import DYN, STRING, list_of, map_of, struct
+from bayplan.api.cel.types import ANY, STRING, list_of, map_of, struct
 from bayplan.api.cel.values import ABSENT, Map
 from bayplan.apiserver.requests import User
 
-CLAIMS: Final = Environment({"claims": map_of(STRING, DYN)})
+CLAIMS: Final = Environment({"claims": map_of(STRING, ANY)})
 _USER_INFO: Final = "kubernetes.UserInfo"
 USER: Final = Environment(
     {"user": struct(_USER_INFO)},
