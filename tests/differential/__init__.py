@@ -4,6 +4,6 @@ python -m tests.differential /path/to/kube-scheduler --decisions 100000
 python -m tests.differential "/path/to/kube-scheduler --feature-gates=OpportunisticBatching=false" --percentage 30 --largest 260
 python -m tests.differential /path/to/kube-scheduler --extender names
 
-With --percentage, nodes are sampled, on clusters above 100 nodes. With --extender nodes kube-scheduler differs: it scores whole nodes of an extender as if
-they had no pods.
+With --percentage, nodes are sampled, on clusters above 100 nodes. With --extender, they are asked
+about nodes by name or as a whole.
 """
