@@ -76,6 +76,7 @@ TOPOLOGY_PLUGINS: Final = (
 CUSTOM_GROUP_PLUGINS: Final = (
     Entry("Coscheduling", "coscheduling", 0, extra_arguments.CoschedulingArgs),
     Entry("VolcanoPodGroups", "volcano_pod_groups"),
+    Entry("JobSets", "job_sets"),
 )
 """Plugins for the pod groups of other schedulers, for profiles that name them."""
 
