@@ -139,6 +139,12 @@ def is_known(name: str) -> bool:
     return name in _BY_NAME or name in OLDER_NAMES or name in _added or name in _third_party()
 
 
+def is_built_in(plugin: Plugin) -> bool:
+    """Whether a plugin is one of Bayplan's own."""
+    entry = _BY_NAME.get(plugin.name)
+    return entry is not None and type(plugin) is entry.load()
+
+
 def plugin_class(name: str) -> type[Plugin]:
     """The class of a plugin (for an older name, that of the plugin behind it); KeyError if there is none."""
     if name in _added:

@@ -41,7 +41,8 @@ class ImageLocality(ScorePlugin):
     def reads(self, pod: PodShape) -> Hashable | None:
         if not self.snapshot.has_images:
             return ()
-        found = tuple(name for name in _images(pod) if self.snapshot.image_spread(name))
+        snapshot = self.snapshot
+        found = tuple((name, version) for name in _images(pod) if (version := snapshot.image_version(name)))
         return (found, len(pod.spec.init_containers) + len(pod.spec.containers)) if found else ()
 
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
