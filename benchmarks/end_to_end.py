@@ -24,6 +24,8 @@ from benchmarks.workloads import WORKLOADS, Workload, node, sized
 
 PODS = "/api/v1/namespaces/default/pods"
 _NODES = 5_000
+_PATIENT = "--controller-manager-flag=--node-monitor-grace-period=24h"
+"""Nobody renews the leases of these nodes, and it may take longer than 40 s to create them."""
 _IN_SPLIT = ("SchedulingBasic", "SchedulingNodeAffinity", "SchedulingPodAffinity")
 
 
@@ -61,7 +63,17 @@ def up_cluster(*options: str) -> Iterator[load.Target]:
     with tempfile.TemporaryDirectory() as directory:
         kubeconfig = Path(directory, "kubeconfig")
         with running(
-            "up", "--data-dir", directory, "--port", "0", "--nodes", "0", "--kubeconfig", str(kubeconfig), *options
+            "up",
+            "--data-dir",
+            directory,
+            "--port",
+            "0",
+            "--nodes",
+            "0",
+            "--kubeconfig",
+            str(kubeconfig),
+            _PATIENT,
+            *options,
         ):
             yield load.Target(kubeconfig)
 

@@ -16,6 +16,7 @@ from benchmarks import (
     end_to_end,
     fairness,
     gangs,
+    large,
     library,
     mix_end_to_end,
     network_policy,
@@ -33,6 +34,7 @@ from benchmarks.figures import Figure
 BENCHMARKS: dict[str, Callable[[bool], Iterator[Figure]]] = {
     "start-up": startup.run,
     "library": library.run,
+    "large": large.run,
     "gangs": gangs.run,
     "gangs-up": gangs.run_up,
     "api-server": api_server.run,

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from bayplan.scheduler.sampling import FEWEST
+from tests.differential import gangs
 from tests.differential.clusters import Tree, clusters
 from tests.differential.comparing import Report, compare
 from tests.differential.extender import extending
@@ -68,6 +69,7 @@ def main() -> int:
     parser.add_argument(
         "--extender", choices=("names", "nodes"), help="with an extender that gets names of nodes, or whole nodes"
     )
+    parser.add_argument("--gangs", action="store_true", help="pods of gangs, which are placed as a whole or not at all")
     parser.add_argument("--keep", type=Path, help="directory for the cases that differ")
     given = parser.parse_args()
     with (
@@ -75,6 +77,10 @@ def main() -> int:
         extending(by_name=given.extender == "names") as extenders,
     ):
         words = shlex.split(given.scheduler)
+        if given.gangs:
+            found = asyncio.run(gangs.run(words, given.decisions, given.seed, given.largest, Path(directory)))
+            print(f"{found.decisions} decisions, {len(found.differences)} differ; {dict(found.outcomes.most_common())}")
+            return 1 if found.differences else 0
         report = asyncio.run(
             run(
                 words,

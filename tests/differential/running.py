@@ -252,12 +252,13 @@ _CLEARED: Final = frozenset((
 
 
 @contextlib.asynccontextmanager
-async def running(program: list[str], directory: Path, configuration: Tree) -> AsyncIterator[Site]:
-    """A site with a scheduler, of which the first words are given."""
+async def running(program: list[str], directory: Path, configuration: Tree, **more: Any) -> AsyncIterator[Site]:
+    """A site with a scheduler, of which the first words are given. more: settings of the API server."""
     settings = ApiServerSettings(
         authorization_modes=("AlwaysAllow",),
         enable_priority_and_fairness=False,
         disable_admission_plugins=("ServiceAccount",),
+        **more,
     )
     async with served(settings) as server:
         path = directory / "kubeconfig"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bayplan.scheduler import Planner
+from tests.differential import gangs
 from tests.differential.__main__ import run
 from tests.differential.clusters import clusters
 from tests.differential.comparing import changed, difference
@@ -26,6 +27,19 @@ def test_the_process_decides_as_the_library_does(tmp_path: Path) -> None:
     assert report.decisions == 150
     assert report.outcomes["placed"] > 50
     assert report.outcomes["Unschedulable"] > 10
+
+
+def test_gangs_are_placed_as_the_library_places_them(tmp_path: Path) -> None:
+    report = asyncio.run(gangs.run(_PROGRAM, 90, 3, 20, tmp_path))
+    assert report.differences == []
+    assert report.outcomes["placed anywhere"] > 20
+    assert report.outcomes["placed in a zone"] > 0
+
+
+def test_gangs_of_another_rule_are_noticed(tmp_path: Path) -> None:
+    plugins = {"score": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit", "weight": 1}]}}
+    report = asyncio.run(gangs.run(_PROGRAM, 30, 3, 20, tmp_path, {"profiles": [{"plugins": plugins}]}))
+    assert report.differences
 
 
 def test_another_rule_is_noticed(tmp_path: Path) -> None:

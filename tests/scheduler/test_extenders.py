@@ -103,6 +103,72 @@ def test_an_extender_without_a_cache_gets_whole_nodes_and_answers_with_them() ->
     assert attempt(cluster(extender(filterVerb="filter")), Helper(filter=first)).decision.node == "c"
 
 
+def send_back(question: Tree) -> Tree:
+    return {"nodes": {"items": question["Nodes"]["items"]}}
+
+
+def scores_after(handler: Handler, pending: Tree, *placed: Tree, **fields: Any) -> dict[str, list[int]]:
+    """The weighted scores of nodes a and b, by plugin, after an extender has let both pass."""
+    setup = Setup({"extenders": [extender(filterVerb="filter", **fields)]})
+    for name in "ab":
+        labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"zone-{name}"}
+        one = node(name, labels=labels)
+        one["status"]["images"] = [{"names": ["big:1"], "sizeBytes": 900 << 20}] if name == "a" else []
+        setup.see("Node", one)
+    for one in placed:
+        setup.see("Pod", one)
+    setup.see("Pod", pending)
+    decision = attempt(setup, Helper(filter=handler)).decision
+    return {name: scores.tolist() for name, scores in decision.scores.items()}
+
+
+def test_nodes_that_come_back_whole_are_scored_without_their_pods_and_images() -> None:
+    pending = pod("p", cpu="1")
+    pending["spec"]["containers"][0]["image"] = "big:1"
+    placed = pod("q", cpu="1", on="b")
+    names = ("NodeResourcesFit", "NodeResourcesBalancedAllocation", "ImageLocality")
+
+    by_name = scores_after(only("a", "b"), pending, placed, nodeCacheCapable=True)
+    assert all(by_name[name][0] != by_name[name][1] for name in names), by_name
+    whole = scores_after(send_back, pending, placed)
+    assert all(whole[name][0] == whole[name][1] for name in names)
+    assert whole["NodeResourcesFit"][1] == by_name["NodeResourcesFit"][0]
+    assert whole["ImageLocality"] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("topology_key", "differ"),
+    [
+        pytest.param("kubernetes.io/hostname", False, id="pods are counted on each node when it is scored"),
+        pytest.param("topology.kubernetes.io/zone", True, id="pods were counted per zone before"),
+    ],
+)
+def test_spreading_over_nodes_that_come_back_whole(topology_key: str, differ: bool) -> None:
+    pending = pod("p", cpu="1", labels={"app": "x"})
+    pending["spec"]["topologySpreadConstraints"] = [
+        {
+            "maxSkew": 1,
+            "topologyKey": topology_key,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {"app": "x"}},
+        }
+    ]
+    placed = pod("q", cpu="1", on="b", labels={"app": "x"})
+    on_a, on_b = scores_after(only("a", "b"), pending, placed, nodeCacheCapable=True)["PodTopologySpread"]
+    assert on_a > on_b
+    on_a, on_b = scores_after(send_back, pending, placed)["PodTopologySpread"]
+    assert (on_a > on_b) is differ
+
+
+def test_a_whole_node_may_be_one_that_was_refused_before() -> None:
+    def add(question: Tree) -> Tree:
+        return {"nodes": {"items": [{"metadata": {"name": "full"}}]}}
+
+    setup = cluster(extender(filterVerb="filter"))
+    setup.see("Node", node("full", cpu="0"))
+    assert attempt(setup, Helper(filter=add)).decision.node == "full"
+
+
 def test_refusals_of_an_extender_are_reasons() -> None:
     def refuse(question: Tree) -> Tree:
         return {

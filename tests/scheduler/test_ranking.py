@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayplan.scheduler.ranking import NameOrder, Ranking
+from bayplan.scheduler.ranking import NameOrder, Ranking, SortedNumbers
 
 totals = st.lists(st.integers(-2, 3), min_size=1, max_size=12)
 
@@ -29,6 +30,20 @@ def test_equals_a_search_through_all_rows_after_every_change(
         expected = sorted(best, key=names.__getitem__)
         assert ranking.rows().tolist() == expected
         assert [ranking.row(index) for index in range(len(ranking))] == expected
+
+
+@given(st.sets(st.integers(0, 40)), st.lists(st.integers(0, 40), max_size=60))
+def test_numbers_in_blocks_are_as_in_one_list(start: set[int], changes: list[int]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SortedNumbers, "BLOCK", 2)
+        numbers, expected = SortedNumbers(sorted(start)), set(start)
+        for number in changes:
+            (numbers.remove if number in expected else numbers.add)(number)
+            expected ^= {number}
+            assert numbers.listed() == sorted(expected)
+            assert [numbers[index] for index in range(len(numbers))] == sorted(expected)
+        with pytest.raises(IndexError):
+            numbers[len(expected)]
 
 
 def test_the_order_is_that_of_names_and_not_of_rows() -> None:

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-GROUPS: Final = "podgroups"
 QUEUES: Final = "queues"
-_NAMES: Final = {GROUPS: "PodGroup", QUEUES: "Queue"}
 _INDEX: Final = "custom-group"
 _SEARCH_SECONDS: Final = 5.0
 """Between two looks for API groups that were not there."""
@@ -92,7 +90,7 @@ class CustomGroupFollower:
 
     async def _find(self, client: Client, informers: InformerFactory) -> None:
         for plugin in self._plugins.values():
-            wanted = [GROUPS, *([QUEUES] if plugin.has_queues else ())]
+            wanted = [plugin.plural, *([QUEUES] if plugin.has_queues else ())]
             missing = [plural for plural in wanted if (plugin.api_group, plural) not in self._kinds]
             resources = await self._resources(client, plugin) if missing else ()
             for plural in missing:
@@ -111,7 +109,7 @@ class CustomGroupFollower:
             return
         self._kinds[plugin.api_group, kind.plural] = kind
         client.kinds.add(kind)
-        if kind.plural == GROUPS:
+        if kind.plural == plugin.plural:
             self._follow_groups(plugin, informers.informer(kind.type))
         else:
             self._core.snapshot.catalog.put_queue("", None)
@@ -228,7 +226,9 @@ class CustomGroupFollower:
         version = group.metadata.resource_version
         if version and self._written.get(key) == version:
             return  # what was written has not come back yet: it brings the group here again
-        plugin, kind = self._plugins[group.origin], self._kinds[group.origin, GROUPS]
+        plugin, kind = self._plugins[group.origin], self._kinds[group.origin, self._plugins[group.origin].plural]
+        if not plugin.has_own_status:
+            return
         status = plugin.status_of(group, self._progress(plugin, key, group))
         if status == group.written_status:
             return
@@ -269,12 +269,10 @@ class CustomGroupFollower:
 
 def _kind(plugin: CustomGroupsPlugin, plural: str, has_status: bool) -> CustomKind:
     """The row for a custom resource whose definition is not read."""
-    kind = _NAMES[plural]
+    is_group = plural == plugin.plural
+    kind = plugin.kind if is_group else "Queue"
     names = apiextensions_v1.CustomResourceDefinitionNames(
         plural=plural, singular=kind.lower(), kind=kind, list_kind=f"{kind}List"
     )
     subresources = (STATUS,) if has_status else ()
-    is_namespaced = plural == GROUPS
-    return CustomKind(
-        plugin.api_group, plugin.version, kind, plural, is_namespaced, subresources=subresources, names=names
-    )
+    return CustomKind(plugin.api_group, plugin.version, kind, plural, is_group, subresources=subresources, names=names)

@@ -58,7 +58,7 @@ class CustomGroups:
     def group_from(self, tree: Mapping[str, Any]) -> CustomPodGroup | None:
         """A group from a plain dict; None if no plugin knows it. Raises MalformedGroup."""
         plugin = self.plugins.get(str(tree.get("apiVersion", "")).partition("/")[0])
-        if plugin is None or tree.get("kind") != "PodGroup":
+        if plugin is None or tree.get("kind") != plugin.kind:
             return None
         given = tree.get("metadata") or {}
         metadata = meta_v1.ObjectMeta(

@@ -102,6 +102,8 @@ class Evaluation:
         self._structure = -1
         self._term_epoch = -1
         """The snapshot's, at the last look."""
+        self._image_epoch = -1
+        """The snapshot's, at the last look."""
         self._own_epoch = -1
         """That of the terms which may mean such pods."""
         self._position = 0
@@ -130,7 +132,11 @@ class Evaluation:
             self._term_epoch != snapshot.counts.term_epoch and self._has_new_terms()
         ):
             self._first_pass()
-        elif self._position != snapshot.position or (
+            return
+        if self._image_epoch != snapshot.image_epoch:
+            self._image_epoch = snapshot.image_epoch
+            self.totals.look_at_images()
+        if self._position != snapshot.position or (
             self._reservations is not None and self._reservations_seen != self._reservations.position
         ):
             self._catch_up()
@@ -206,6 +212,7 @@ class Evaluation:
         self._structure = snapshot.structure
         self._term_epoch = snapshot.counts.term_epoch
         self._own_epoch = snapshot.counts.epoch_of(shape.labels)
+        self._image_epoch = snapshot.image_epoch
         self._position = snapshot.position
         self._reservations_seen = self._reservations.position if self._reservations is not None else 0
         self._shared = False

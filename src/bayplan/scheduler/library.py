@@ -134,9 +134,10 @@ class Planner:
                 self.snapshot.put_pod(pod)
             elif pod.status.nominated_node_name and not is_ended(pod):
                 self._waiting.append(pod)
+        elif isinstance(obj, Mapping) and (custom := self._custom_groups.group_from(obj)) is not None:
+            self.snapshot.put_object("PodGroup", custom)
         elif kind in KINDS:
-            custom = self._custom_groups.group_from(obj) if isinstance(obj, Mapping) else None
-            self.snapshot.put_object(kind, typed(kind, obj) if custom is None else custom)
+            self.snapshot.put_object(kind, typed(kind, obj))
 
     def pod(self, pod: Any) -> PodInfo:
         """A pending pod in the form that `decide` takes; pods of one shape share what was compiled for them."""

@@ -82,6 +82,7 @@ class Profile:
         self.placement_score = self._at("placementScore", PlacementScorePlugin)
         self.feature_gates = settings.feature_gates | ({TOPOLOGY_AWARE} if self.placement_generate else set())
         self._check()
+        snapshot.images_are_structure |= any(not registry.is_built_in(plugin) for plugin in self.plugins.values())
 
         self.evaluations = {(plugin.name, point): Counter() for point, plugins in self._counted() for plugin in plugins}
         """(plugin, extension point) -> how often it was asked: in PreFilter and PreScore about a pod, in Filter and Score

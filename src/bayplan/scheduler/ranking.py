@@ -6,8 +6,9 @@ which nodes were added, nor on what was cached before.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
@@ -27,6 +28,63 @@ class NameOrder:
         self.is_sorted = bool((self.row_of == np.arange(len(names))).all())
 
 
+class SortedNumbers:
+    """Distinct numbers in ascending order, of which there may be a million: kept in blocks, so that no change moves many.
+
+    blocks [3 5] [8 9] [11]: 9 goes, and only [8 9] changes; the fourth number is in the last block
+    """
+
+    __slots__ = ("_blocks", "_count", "_first")
+
+    BLOCK: Final = 1024
+    """Numbers per block to begin with; twice as many are divided."""
+
+    def __init__(self, numbers: list[int]) -> None:
+        """numbers: ascending; they become this object's own."""
+        size = self.BLOCK
+        self._blocks = (
+            [numbers[at : at + size] for at in range(0, len(numbers), size)] if len(numbers) > size else [numbers]
+        )
+        self._first = [block[0] for block in self._blocks[1:]]
+        """The least number that belongs into each block but the first."""
+        self._count = len(numbers)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> int:
+        """The number at a place, from 0."""
+        for block in self._blocks:
+            if index < len(block):
+                return block[index]
+            index -= len(block)
+        raise IndexError(f"there are only {self._count} numbers")
+
+    def add(self, number: int) -> None:
+        """Put in a number that is not there."""
+        at = bisect_right(self._first, number)
+        block = self._blocks[at]
+        insort(block, number)
+        self._count += 1
+        if len(block) > 2 * self.BLOCK:
+            self._blocks[at : at + 1] = block[: self.BLOCK], block[self.BLOCK :]
+            self._first.insert(at, block[self.BLOCK])
+
+    def remove(self, number: int) -> None:
+        """Take away a number that is there."""
+        at = bisect_right(self._first, number)
+        block = self._blocks[at]
+        del block[bisect_left(block, number)]
+        self._count -= 1
+        if not block and len(self._blocks) > 1:
+            del self._blocks[at]
+            del self._first[max(at - 1, 0)]
+
+    def listed(self) -> list[int]:
+        """All of them."""
+        return [number for block in self._blocks for number in block]
+
+
 class Ranking:
     """The best rows of an array of totals. Totals below zero are those of rows that are not feasible.
 
@@ -39,7 +97,7 @@ class Ranking:
     def __init__(self, totals: Ints, order: NameOrder) -> None:
         self._ranks: Ints
         """The ranks of the best, ascending; valid while `_best` is None."""
-        self._best: list[int] | None
+        self._best: SortedNumbers | None
         self.highest: int
         self.start(totals, order)
 
@@ -64,17 +122,16 @@ class Ranking:
         rank = self._order.rank_of.item(row)
         if total > highest:
             self.highest = total
-            self._best = [rank]
+            self._best = SortedNumbers([rank])
             return
         best = self._best
         if best is None:
-            best = self._best = self._ranks.tolist()
-        position = bisect_left(best, rank)
+            best = self._best = SortedNumbers(self._ranks.tolist())
         if total == highest:
-            best.insert(position, rank)
+            best.add(rank)
             return
-        del best[position]
-        if not best:
+        best.remove(rank)
+        if not len(best):
             self.start(self._totals, self._order)
 
     def __len__(self) -> int:
@@ -87,4 +144,4 @@ class Ranking:
 
     def rows(self) -> Ints:
         """All of the best, in the order of names."""
-        return self._order.row_of[self._ranks if self._best is None else np.array(self._best, dtype=np.int64)]
+        return self._order.row_of[self._ranks if self._best is None else np.array(self._best.listed(), dtype=np.int64)]

@@ -76,6 +76,7 @@ TOPOLOGY_PLUGINS: Final = (
 CUSTOM_GROUP_PLUGINS: Final = (
     Entry("Coscheduling", "coscheduling", 0, extra_arguments.CoschedulingArgs),
     Entry("VolcanoPodGroups", "volcano_pod_groups"),
+    Entry("JobSets", "job_sets"),
 )
 """Plugins for the pod groups of other schedulers, for profiles that name them."""
 
@@ -136,6 +137,12 @@ def known_names() -> list[str]:
 def is_known(name: str) -> bool:
     """Whether a plugin of that name exists, or an older name for one."""
     return name in _BY_NAME or name in OLDER_NAMES or name in _added or name in _third_party()
+
+
+def is_built_in(plugin: Plugin) -> bool:
+    """Whether a plugin is one of Bayplan's own."""
+    entry = _BY_NAME.get(plugin.name)
+    return entry is not None and type(plugin) is entry.load()
 
 
 def plugin_class(name: str) -> type[Plugin]:

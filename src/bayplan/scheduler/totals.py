@@ -18,7 +18,7 @@ from bayplan.scheduler.framework.state import CycleState, PodShape
 from bayplan.scheduler.framework.verdicts import Codes
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.ranking import NameOrder, Ranking
-from bayplan.scheduler.shared_answers import NO_NODE, RowScore
+from bayplan.scheduler.shared_answers import NO_NODE, Parts, RowScore
 from bayplan.scheduler.snapshot.labels import ChangedRows, IntRows, Ints, listed
 from bayplan.support.metrics import Counter
 
@@ -47,6 +47,8 @@ class Totals:
         self._totals: Ints = self._base
         """`_base` and the cross-node scores; the very same array if there are none."""
         self._shared = False
+        self._parts: Parts = ()
+        """What the plugins read of the shape when the scores were worked out."""
         self._asked: list[Counter] = []
         """How often the plugins were asked whose scores are asked for again row by row."""
 
@@ -59,6 +61,11 @@ class Totals:
         """Nodes or objects changed: start over when scores are needed next."""
         self._settled_total = None
         self._shared = False
+
+    def look_at_images(self) -> None:
+        """Images came to nodes or left them: start over if a plugin reads something else of the shape by now."""
+        if self.is_known and self._parts != self.profile.shared_answers.score_parts(self.shape):
+            self.forget()
 
     def share(self) -> None:
         """The scores are referred to from outside: leave them as they are and change copies from now on."""
@@ -120,7 +127,7 @@ class Totals:
         shape, snapshot, profile = self.shape, self.profile.snapshot, self.profile
         feasible = np.flatnonzero(codes == 0)
         self._settled, self._cross_node, self._asked = [], [], []
-        parts = profile.shared_answers.score_parts(shape)
+        parts = self._parts = profile.shared_answers.score_parts(shape)
         known = profile.shared_answers.scores(parts)
         if known is not None:
             self._settled += known.scores

@@ -11,8 +11,8 @@ from bayplan.client import Client
 from bayplan.cluster.settings import ClusterSettings
 
 RIGHTS = Path(__file__).parents[3] / "deploy" / "scheduler-pod-groups.yaml"
-COSCHEDULING, VOLCANO = "scheduling.x-k8s.io", "scheduling.volcano.sh"
-VERSIONS = {COSCHEDULING: "v1alpha1", VOLCANO: "v1beta1"}
+COSCHEDULING, VOLCANO, JOB_SET = "scheduling.x-k8s.io", "scheduling.volcano.sh", "jobset.x-k8s.io"
+VERSIONS = {COSCHEDULING: "v1alpha1", VOLCANO: "v1beta1", JOB_SET: "v1alpha2"}
 
 
 def definition(group: str, kind: str, *, scope: str = "Namespaced") -> dict[str, Any]:
@@ -28,7 +28,7 @@ def definition(group: str, kind: str, *, scope: str = "Namespaced") -> dict[str,
     }
     names = {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"}
     metadata = {"name": f"{plural}.{group}"}
-    if group == COSCHEDULING:  # a group under k8s.io has to be approved
+    if group != VOLCANO:  # a group under k8s.io has to be approved
         metadata["annotations"] = {"api-approved.kubernetes.io": "unapproved, for a test"}  # type: ignore[assignment]
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -40,7 +40,7 @@ def definition(group: str, kind: str, *, scope: str = "Namespaced") -> dict[str,
 
 def made(group: str, kind: str, name: str, **spec: Any) -> dict[str, Any]:
     """A custom resource."""
-    metadata = {"name": name} | ({"namespace": "default"} if kind == "PodGroup" else {})
+    metadata = {"name": name} | ({} if kind == "Queue" else {"namespace": "default"})
     return {"apiVersion": f"{group}/{VERSIONS[group]}", "kind": kind, "metadata": metadata, "spec": spec}
 
 
@@ -50,6 +50,8 @@ def member(name: str, group: str, of: str, cpu: str, **metadata: Any) -> dict[st
     labels = {}
     if group == COSCHEDULING:
         labels["scheduling.x-k8s.io/pod-group"] = of
+    elif group == JOB_SET:
+        labels["jobset.sigs.k8s.io/jobset-name"] = of
     else:
         annotations["scheduling.k8s.io/group-name"] = of
     container = {"name": "main", "image": "app", "resources": {"requests": {"cpu": cpu}}}

@@ -11,7 +11,17 @@ import pytest
 from bayplan.api.types import core_v1
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support.virtual_time import run
-from tests.integration.gangs.custom import COSCHEDULING, RIGHTS, VOLCANO, definition, made, member, settings, status
+from tests.integration.gangs.custom import (
+    COSCHEDULING,
+    JOB_SET,
+    RIGHTS,
+    VOLCANO,
+    definition,
+    made,
+    member,
+    settings,
+    status,
+)
 
 Story = Callable[[VirtualCluster], Awaitable[None]]
 PLUGINS = {COSCHEDULING: "Coscheduling", VOLCANO: "VolcanoPodGroups"}
@@ -113,6 +123,27 @@ def test_a_group_whose_resources_are_not_free_is_not_tried(tmp_path: Path) -> No
         assert await placed(cluster) == ["p"]
 
     played(story, tmp_path, "Coscheduling")
+
+
+def test_a_job_set_is_placed_as_a_whole_and_its_status_is_left_alone(tmp_path: Path) -> None:
+    def jobs(parallelism: int) -> list[dict[str, Any]]:
+        return [{"name": "w", "replicas": 1, "template": {"spec": {"parallelism": parallelism}}}]
+
+    async def story(cluster: VirtualCluster) -> None:
+        await put(cluster, RIGHTS, definition(JOB_SET, "JobSet"))
+        await cluster.advance(minutes=1)
+        await put(cluster, *(made(JOB_SET, "JobSet", name, replicatedJobs=jobs(n)) for name, n in (("s", 2), ("l", 3))))
+        await put(cluster, *(member(f"l-{index}", JOB_SET, "l", "3") for index in range(3)))
+        await put(cluster, member("s-0", JOB_SET, "s", "3"))
+        await cluster.advance(seconds=5)
+        assert await placed(cluster) == []
+        await put(cluster, member("s-1", JOB_SET, "s", "3"))
+        await cluster.advance(seconds=5)
+        assert await placed(cluster) == ["s-0", "s-1"]
+        path = f"/apis/{JOB_SET}/v1alpha2/namespaces/default/jobsets/s"
+        assert b'"status"' not in await cluster.client.raw("GET", path)
+
+    played(story, tmp_path, "JobSets")
 
 
 def test_labels_mean_nothing_to_a_scheduler_without_the_plugin(tmp_path: Path) -> None:

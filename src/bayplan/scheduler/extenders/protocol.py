@@ -6,7 +6,7 @@ of `k8s.io/kube-scheduler/extender/v1`, which Go reads in any case and so do we.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -142,6 +142,8 @@ class Filtered:
     passed: frozenset[str]
     failed: Mapping[str, str]
     unresolvable: Mapping[str, str]
+    is_whole: bool = False
+    """Whole nodes came back: from then on the scheduler sees them without their pods and images."""
 
 
 def _field(answer: Answer, name: str) -> Any:
@@ -171,25 +173,30 @@ def filter_call(extender: Extender, pod: Pod, nodes: Sequence[Node]) -> Call:
     return Call(extender, extender.filter_verb, _arguments(extender, pod, nodes))
 
 
-def read_filter(call: Call, answer: Answer, asked: frozenset[str]) -> Filtered:
-    """The answer to `filter_call` about the nodes `asked`. Raises ExtenderError."""
+def read_filter(call: Call, answer: Answer, asked: frozenset[str], known: Container[str]) -> Filtered:
+    """The answer to `filter_call` about the nodes `asked`. Raises ExtenderError.
+
+    Whole nodes may be any of those that are `known`, as kube-scheduler has it.
+    """
     _check(answer)
     error = _field(answer, "Error")
     if error:
         raise ExtenderError(str(error))
     names, nodes = _field(answer, "NodeNames"), _field(answer, "Nodes")
-    if call.extender.node_cache_capable and names is not None:
-        passed = frozenset(names)
-    elif nodes is not None:
+    is_whole = not (call.extender.node_cache_capable and names is not None) and nodes is not None
+    if is_whole:
         passed = frozenset(item["metadata"]["name"] for item in _field(nodes, "items") or ())
     else:
-        passed = frozenset()
+        passed = frozenset(names or ()) if call.extender.node_cache_capable else frozenset()
     for name in sorted(passed - asked):
+        if is_whole and name in known:
+            continue
         raise ExtenderError(
             f'extender "{call.extender.url_prefix}" claims a filtered node "{name}" which is not found in the input '
             "node list"
         )
-    return Filtered(passed, _field(answer, "FailedNodes") or {}, _field(answer, "FailedAndUnresolvableNodes") or {})
+    failed, unresolvable = _field(answer, "FailedNodes") or {}, _field(answer, "FailedAndUnresolvableNodes") or {}
+    return Filtered(passed, failed, unresolvable, is_whole)
 
 
 def prioritize_call(extender: Extender, pod: Pod, nodes: Sequence[Node]) -> Call:

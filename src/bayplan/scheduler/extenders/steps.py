@@ -9,6 +9,7 @@ import numpy as np
 
 from bayplan.scheduler.cycle import Cycle
 from bayplan.scheduler.decision import Decision
+from bayplan.scheduler.extenders.empty_nodes import score_empty_nodes
 from bayplan.scheduler.extenders.protocol import (
     Answer,
     Call,
@@ -53,6 +54,9 @@ class ExtenderSteps:
         self._pod = pod
         self._snapshot = cycle.snapshot
         self._reasons = cycle.profile.reasons
+        self._cycle = cycle
+        self._are_empty = False
+        """Whether the feasible nodes came back whole from an extender, so that their pods do not count for scores."""
 
     def accepts(self, decision: Decision, row: int, size: int) -> Questions[bool]:
         """An extender that fails is no reason to give up: all nodes are looked at, as kube-scheduler does."""
@@ -84,12 +88,13 @@ class ExtenderSteps:
             call = filter_call(extender, self._pod.pod, self._objects(rows.values()))
             (answer,) = yield [call]
             try:
-                found = read_filter(call, answer, frozenset(rows))
+                found = read_filter(call, answer, frozenset(rows), self._snapshot.row_of)
             except ExtenderError:
                 if extender.ignorable:
                     continue
                 raise
             self._take_in(decision, found, told, rows, codes)
+            self._are_empty |= found.is_whole
 
     def _take_in(
         self, decision: Decision, found: Filtered, told: dict[str, int], rows: Mapping[str, int], codes: Codes
@@ -111,6 +116,8 @@ class ExtenderSteps:
             if name not in found.passed:
                 decision.extender_refused = True
                 codes[row] = told.get(name, self._reasons.code(Status.UNRESOLVABLE, ""))
+        for name in found.passed - rows.keys():
+            codes[self._snapshot.row_of[name]] = 0
 
     def _objects(self, rows: Iterable[int]) -> list[Node]:
         nodes = self._snapshot.nodes
@@ -118,7 +125,12 @@ class ExtenderSteps:
 
     def score(self, decision: Decision, total: Ints) -> Questions[None]:
         """See Extension."""
-        nodes = self._objects(np.flatnonzero(total >= 0).tolist())
+        feasible = np.flatnonzero(total >= 0)
+        if self._are_empty:
+            score_empty_nodes(
+                self._cycle.profile, self._cycle.state_of(self._pod.shape), self._pod.shape, decision, total
+            )
+        nodes = self._objects(feasible.tolist())
         calls = [prioritize_call(item, self._pod.pod, nodes) for item in self._extenders if item.prioritize_verb]
         if calls:
             answers = yield calls

@@ -57,6 +57,10 @@ class CustomGroupsPlugin(PreEnqueuePlugin):
     tells = True
     api_group: ClassVar[str]
     version: ClassVar[str]
+    kind: ClassVar[str] = "PodGroup"
+    plural: ClassVar[str] = "podgroups"
+    has_own_status: ClassVar[bool] = True
+    """Whether the scheduler writes the status of groups; otherwise another controller does."""
     has_queues: ClassVar[bool] = False
     """Whether the API group has cluster-wide `Queue` objects."""
     default_queue: ClassVar[str] = ""

@@ -232,6 +232,14 @@ class ScorePlugin(Plugin, ABC):
         """Scores of all feasible rows brought to 0..100. `scores[i]` belongs to `feasible[i]`."""
         return scores
 
+    def score_empty(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints | None:
+        """`score`, as if the nodes held neither pods nor images; None if that makes no difference.
+
+        kube-scheduler scores nodes so that an extender has sent back whole (`HTTPExtender.Filter`: `NewNodeInfo`, `SetNode`).
+        What PreScore counts on all nodes counts all the same.
+        """
+        return None
+
 
 class ScaledScorePlugin(ScorePlugin, ABC):
     """A score plugin that normalises by the least and the greatest raw score among the feasible nodes.

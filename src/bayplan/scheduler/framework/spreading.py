@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bayplan.api.selectors import LabelSelector
 from bayplan.scheduler.framework.extension_points import FEW_ROWS
 from bayplan.scheduler.snapshot.counters import PodCounter
-from bayplan.scheduler.snapshot.labels import Bools, ChangedRows, IntRows, Ints, LabelColumn, listed
+from bayplan.scheduler.snapshot.labels import Bools, ChangedRows, IntRows, Ints, LabelColumn, Rows, listed
 from bayplan.scheduler.snapshot.snapshot import WhatIfPods
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -197,6 +197,11 @@ class Cost:
 
     def _of(self, counts: Any) -> Any:
         return counts * self.weight + float(self.domains.constraint.max_skew - 1)
+
+    def empty(self, rows: Rows) -> Fractions:
+        """The cost of nodes if no pods were counted on them."""
+        costs: Fractions = np.where(self.domains.ids[rows] >= 0, self._of(0.0), 0.0)
+        return costs
 
     def choose(self, row: int, is_chosen: bool) -> bool:
         """A row became feasible, or is so no more; tells whether the weight changes with that."""

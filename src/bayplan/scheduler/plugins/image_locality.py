@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Final
 
+import numpy as np
+
 from bayplan.scheduler.framework.extension_points import MAX_NODE_SCORE, Scope, ScorePlugin
 from bayplan.scheduler.framework.state import CycleState, PodShape
 from bayplan.scheduler.snapshot.labels import Ints, Rows
@@ -39,7 +41,8 @@ class ImageLocality(ScorePlugin):
     def reads(self, pod: PodShape) -> Hashable | None:
         if not self.snapshot.has_images:
             return ()
-        found = tuple(name for name in _images(pod) if self.snapshot.image_spread(name))
+        snapshot = self.snapshot
+        found = tuple((name, version) for name in _images(pod) if (version := snapshot.image_version(name)))
         return (found, len(pod.spec.init_containers) + len(pod.spec.containers)) if found else ()
 
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
@@ -56,6 +59,9 @@ class ImageLocality(ScorePlugin):
             return _score(sum(value for name, value in worth if images and name in images), containers)
 
         return snapshot.images.gather(score, rows)
+
+    def score_empty(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
+        return np.zeros(self.snapshot.select(rows), dtype=np.int64)
 
 
 def _score(local: int, containers: int) -> int:

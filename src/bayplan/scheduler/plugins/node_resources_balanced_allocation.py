@@ -68,10 +68,18 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             fast = self._scores_of_two(balanced[0], balanced[1], rows)
             if fast is not None:
                 return fast
+        return self._scores(balanced, rows, is_empty=False)
+
+    def score_empty(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
+        return self._scores(state.score_data[self.name], rows, is_empty=True)
+
+    def _scores(self, balanced: tuple[_Balanced, ...], rows: Rows, *, is_empty: bool) -> Ints:
+        """The scores by any number of resources. is_empty: as if no pods were on the nodes."""
+        snapshot = self.snapshot
         before, after, present = [], [], []
         for item in balanced:
             capacity = snapshot.allocatable[item.column, rows]
-            requested = snapshot.requested[item.column, rows]
+            requested = np.zeros_like(capacity) if is_empty else snapshot.requested[item.column, rows]
             if item.devices is not None:
                 capacity, requested = item.devices.instead_of(capacity, requested, rows)
             divisor = np.where(capacity == 0, 1, capacity).astype(np.float64)

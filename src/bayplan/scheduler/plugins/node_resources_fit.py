@@ -216,6 +216,13 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             fast = self._least_allocated(state.score_data[self.name], rows)
             if fast is not None:
                 return fast
+        return self._scores(state, rows, is_empty=False)
+
+    def score_empty(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
+        return self._scores(state, rows, is_empty=True)
+
+    def _scores(self, state: CycleState, rows: Rows, *, is_empty: bool) -> Ints:
+        """The scores in whole numbers, by whatever strategy. is_empty: as if no pods were on the nodes."""
         snapshot = self.snapshot
         strategy = self.args.strategy
         total = np.zeros(snapshot.select(rows), dtype=np.int64)
@@ -223,7 +230,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         scored: tuple[_Scored, ...] = state.score_data[self.name]
         for item in scored:
             capacity = snapshot.allocatable[item.column, rows]
-            requested = self._requested(item, rows)
+            requested = np.zeros_like(capacity) if is_empty else self._requested(item, rows)
             if item.devices is not None:
                 capacity, requested = item.devices.instead_of(capacity, requested, rows)
             requested = requested + item.request

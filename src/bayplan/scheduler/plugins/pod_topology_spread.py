@@ -28,7 +28,7 @@ from bayplan.scheduler.framework.extension_points import (
     Scope,
     joined,
 )
-from bayplan.scheduler.framework.spreading import HOSTNAME, Constraint, Cost, Domains, Skews
+from bayplan.scheduler.framework.spreading import HOSTNAME, Constraint, Cost, Domains, Fractions, Skews
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.framework.workload_selectors import default_selector
@@ -272,6 +272,14 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
         data: _Score = state.score_data[self.name]
         return np.where(data.ignored[rows], 0, data.raw[rows])
 
+    def score_empty(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
+        """Pods are counted per host name when a node is scored, per other domain before that."""
+        data: _Score = state.score_data[self.name]
+        total: Fractions = np.zeros(self.snapshot.select(rows))
+        for item in data.costs:
+            total += item.empty(rows) if item.is_hostname else item.cost[rows]
+        return np.where(data.ignored[rows], 0, _whole(total))
+
     def score_row(self, state: CycleState, pod: PodShape, row: int) -> int:
         data: _Score = state.score_data[self.name]
         return 0 if data.ignored.item(row) else data.raw.item(row)
@@ -340,6 +348,11 @@ def _rounded(costs: list[Cost], rows: Rows) -> Ints:
     total = costs[0].cost[rows]
     for item in costs[1:]:
         total = total + item.cost[rows]
+    return _whole(total)
+
+
+def _whole(total: Fractions) -> Ints:
+    """Sums of costs, rounded half up."""
     whole = np.trunc(total)
     raw: Ints = (whole + (total - whole >= 0.5)).astype(np.int64)
     return raw

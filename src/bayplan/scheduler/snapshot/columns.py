@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayplan.scheduler.snapshot.labels import Bools, EncodedColumn, Ints, LabelColumn, Rows, grow
-from bayplan.scheduler.snapshot.nodes import NodeFacts
+from bayplan.scheduler.snapshot.nodes import NO_FACTS, NodeFacts
 from bayplan.scheduler.snapshot.resources import ResourceTable
 from bayplan.scheduler.snapshot.taints import TaintKey
 
@@ -49,6 +49,9 @@ class NodeColumns:
         self._labels: dict[str, LabelColumn] = {}
         self._image_sizes: dict[str, int] = {}
         self._image_rows: dict[str, dict[int, None]] = {}
+        self._image_versions: dict[str, int] = {}
+        self.image_epoch = 0
+        """How often an image came to a node or left one."""
         self._free: list[int] = []
 
     # Reading
@@ -94,6 +97,10 @@ class NodeColumns:
         """How many nodes have an image."""
         return len(self._image_rows.get(name, ()))
 
+    def image_version(self, name: str) -> int:
+        """Another number after each change of which nodes have an image; 0 if none has it."""
+        return self._image_versions.get(name, 0)
+
     # Rows
 
     def _take_row(self, name: str) -> int:
@@ -116,7 +123,7 @@ class NodeColumns:
 
     def _give_up_row(self, row: int) -> None:
         """The row's node is gone; the next new node gets the row."""
-        self._drop_images(row)
+        self._write_images(row, NO_FACTS)
         self.nodes[row] = None
         self.facts[row] = None
         self.alive[row] = False
@@ -139,21 +146,30 @@ class NodeColumns:
         self.unschedulable[row] = facts.unschedulable
         self.taints.set(row, facts.taints)
         self.features.set(row, facts.features)
-        self.images.set(row, frozenset(name for name, _ in facts.images))
-        for name, size in facts.images:
-            self._image_rows.setdefault(name, {})[row] = None
-            self._image_sizes.setdefault(name, size)
+        self._write_images(row, facts)
         labels = node.metadata.labels
         for key, label in self._labels.items():
             label.set(row, labels.get(key))
 
-    def _drop_images(self, row: int) -> None:
-        for name in self.images.get(row) or ():
-            rows = self._image_rows.get(name, {})
+    def _write_images(self, row: int, facts: NodeFacts) -> None:
+        """Take over which images a node has. Only those that came or left change their versions."""
+        before, now = self.images.get(row) or frozenset(), frozenset(name for name, _ in facts.images)
+        self.images.set(row, now)
+        for name, size in facts.images:
+            if name not in before:
+                self._image_rows.setdefault(name, {})[row] = None
+                self._image_sizes.setdefault(name, size)
+                self._note_image(name)
+        for name in sorted(before - now):
+            rows = self._image_rows[name]
             rows.pop(row, None)
+            self._note_image(name)
             if not rows:
-                self._image_rows.pop(name, None)
-                self._image_sizes.pop(name, None)
+                del self._image_rows[name], self._image_sizes[name], self._image_versions[name]
+
+    def _note_image(self, name: str) -> None:
+        self.image_epoch += 1
+        self._image_versions[name] = self.image_epoch
 
     def _grow_rows(self) -> None:
         """Make room for twice as many nodes."""

@@ -36,6 +36,8 @@ def _troubles(node: Node) -> frozenset[str]:
 
 
 NO_TROUBLES: Final[frozenset[str]] = frozenset()
+NO_FACTS: Final = NodeFacts((), (), False, (), 0, (), frozenset(), NO_TROUBLES)
+"""Of no node."""
 
 
 def node_facts(node: Node, resources: ResourceTable) -> NodeFacts:

@@ -65,7 +65,9 @@ class Snapshot(NodeColumns):
     def __init__(self, capacity: int = _FIRST_CAPACITY) -> None:
         super().__init__(capacity)
         self.structure = 0
-        """Changes with everything that is not a pod on a node, `membership` included."""
+        """Changes with everything that is not a pod on a node, `membership` included; with images only if plugins may read these unsaid."""
+        self.images_are_structure = False
+        """Whether plugins look at nodes that are not Bayplan's own: what these read is not known, so images matter to all of a pod's answers."""
         self.counts = PodCounts(capacity, self.label_column)
         self.shapes = ShapeTable(self.resources, self.counts)
         self.catalog = Catalog()
@@ -124,11 +126,13 @@ class Snapshot(NodeColumns):
         if row is not None and self.facts[row] == facts:
             self.nodes[row] = node
             return
+        if row is not None and not self.images_are_structure and self._differs_by_images(row, facts):
+            self.nodes[row], self.facts[row] = node, facts
+            self._write_images(row, facts)
+            return
         new = row is None
         if row is None:
             row = self._take_row(node.metadata.name)
-        else:
-            self._drop_images(row)
         pods = list(self.pods_on[row].values())
         for info in pods:
             self._count(info, row, -1, live=info.live)
@@ -139,6 +143,11 @@ class Snapshot(NodeColumns):
         if new:
             for info in self._orphans.pop(node.metadata.name, {}).values():
                 self._place(info, row)
+
+    def _differs_by_images(self, row: int, facts: NodeFacts) -> bool:
+        """Whether a node has other images than before, and all else as it was."""
+        before = self.facts[row]
+        return before is not None and before._replace(images=facts.images) == facts
 
     def remove_node(self, name: str) -> None:
         """Take a node away. Pods that are still said to run there wait for it to come back."""
