@@ -170,7 +170,8 @@ class Scenario:
         return str(volume["metadata"]["name"])
 
     def lose(self, place: NodePlace) -> int:
-        """The node's kubelet stands still, all its containers are killed, and its Node is deleted; gives the kubelet's process."""
+        """The node's kubelet stands still, all its containers are killed; its Node is deleted, and its pod by force, for which the controllers would
+        take another 40 s to see that the node does not come back. Gives the kubelet's process."""
         (kubelet,) = [one.pid for one in processes_with(("python",), f"--config={place.directory}/")]
         os.kill(kubelet, signal.SIGSTOP)
         ctr = ["ctr", "--address", str(place.state / "containerd.sock"), "--namespace", "k8s.io", "tasks"]
@@ -178,6 +179,7 @@ class Scenario:
         for one in tasks:
             subprocess.run([*ctr, "kill", "--signal", "SIGKILL", one], check=True)
         self.core.delete_node(place.name)
+        self.core.delete_namespaced_pod(self.application(), "default", grace_period_seconds=0)
         return kubelet
 
     def recover(self, volume: str, lost: NodePlace) -> None:

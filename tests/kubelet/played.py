@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from bayplan.api.declared_features import DECLARED
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.in_process import InProcessEndpoint
@@ -306,7 +307,7 @@ def play(case: Callable[[Played], Coroutine[Any, Any, None]], **options: Any) ->
             await client.create(core_v1.ServiceAccount(metadata=account))
             await client.create(core_v1.Node(metadata=meta_v1.ObjectMeta(name=NODE, labels={"disk": "ssd"})))
             amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
-            status = {"status": {"capacity": amounts, "allocatable": amounts}}
+            status = {"status": {"capacity": amounts, "allocatable": amounts, "declaredFeatures": DECLARED}}
             await client.patch(core_v1.Node, NODE, "", status, subresource="status")
             runtime = SimulatedRuntime(clock, randomness, **options)
             played = Played(client, runtime, clock, randomness, PlainBuilder(runtime))

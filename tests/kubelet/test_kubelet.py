@@ -688,17 +688,26 @@ def test_all_containers_start_anew_when_a_rule_says_so() -> None:
                 exit_codes=core_v1.ContainerRestartRuleOnExitCodes(operator="In", values=(42,)),
             )
             watcher = container("watcher", restart_policy="Never", restart_policy_rules=(rule,))
-            await played.create(container("c"), watcher, restart_policy="Never")
+            await played.create(container("c"), watcher, init_containers=(container("i"),), restart_policy="Never")
             await played.until(
                 lambda pod: (
                     pod is not None
                     and ready(pod)
-                    and all(each.restart_count == 1 for each in pod.status.container_statuses)
+                    and all(
+                        each.restart_count == 1 and each.last_state.terminated is not None
+                        for each in (*pod.status.container_statuses, *pod.status.init_container_statuses)
+                    )
                 )
             )
-            assert len(played.runtime.all_containers()) == 2
+            assert len(played.runtime.all_containers()) == 3
 
-    play(case, behaviours={"watcher": (Behaviour(run_seconds=5, exit_code=42), Behaviour())})
+    play(
+        case,
+        behaviours={
+            "watcher": (Behaviour(run_seconds=5, exit_code=42), Behaviour()),
+            "i": (Behaviour(run_seconds=1),) * 2,
+        },
+    )
 
 
 def test_a_phase_that_somebody_else_sets_stands_for_a_while() -> None:

@@ -18,6 +18,7 @@ from bayplan.kubelet.core.admission import NodeOffer
 from bayplan.kubelet.core.resize import Allocation
 from bayplan.kubelet.core.resources import CgroupResources
 from bayplan.kubelet.pod_resizes import PodResizes
+from bayplan.kubelet.runtime.behaviour import Behaviour
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.support.blocking import at_once, in_thread
 from tests.kubelet.played import Played, container, play, ready
@@ -87,6 +88,32 @@ def test_a_running_container_gets_other_limits_and_is_not_started_again() -> Non
     play(case)
 
 
+def test_an_init_container_gets_other_limits_while_it_runs() -> None:
+    async def case(played: Played) -> None:
+        async with played.running():
+            first = container("i", resources=resources("100m", "64Mi"))
+            await played.create(container(resources=resources("100m", "64Mi")), init_containers=(first,))
+            await played.until(lambda pod: pod is not None and is_running(pod.status.init_container_statuses))
+            amounts = {"cpu": "200m", "memory": "128Mi"}
+            patch = {"spec": {"initContainers": [{"name": "i", "resources": {"requests": amounts, "limits": amounts}}]}}
+            await played.client.patch(
+                core_v1.Pod, "p", "default", patch, patch_type=STRATEGIC_PATCH, subresource="resize"
+            )
+            await played.until(lambda pod: pod is not None and bool(pod.status.observed_generation == 2))
+            pod = await played.until(lambda pod: resize_condition(pod) == ("", ""))
+            assert limits_of(played, "i") == (20_000, 128 * MIB)
+            (status,) = pod.status.init_container_statuses
+            assert status.resources is not None
+            assert status.resources.limits == status.allocated_resources == amounts
+            assert played.runs("i") == 1
+
+    play(case)
+
+
+def is_running(statuses: tuple[core_v1.ContainerStatus, ...]) -> bool:
+    return bool(statuses) and statuses[0].state.running is not None
+
+
 def test_the_limits_of_the_pod_go_up_before_and_down_after_those_of_its_containers() -> None:
     async def case(played: Played) -> None:
         order: list[str] = []
@@ -132,6 +159,28 @@ def test_a_container_whose_policy_says_so_is_started_again() -> None:
             assert event.message.startswith("Container c resize requires restart")
 
     play(case)
+
+
+def test_a_resize_is_in_progress_until_the_last_container_has_started_again() -> None:
+    async def case(played: Played) -> None:
+        policy = (core_v1.ContainerResizePolicy(resource_name="memory", restart_policy="RestartContainer"),)
+        sidecar = container("i", restart_policy="Always", resize_policy=policy)
+        level = resources("80m", "95Mi")
+        async with played.running():
+            await played.create(container(resize_policy=policy), init_containers=(sidecar,), resources=level)
+            await played.until(ready)
+            amounts = {"cpu": "80m", "memory": "100Mi"}
+            patch = {"spec": {"resources": {"requests": amounts, "limits": amounts}}}
+            await played.client.patch(
+                core_v1.Pod, "p", "default", patch, patch_type=STRATEGIC_PATCH, subresource="resize"
+            )
+            await played.until(lambda pod: pod is not None and pod.status.observed_generation == 2)
+            pod = await played.until(lambda pod: resize_condition(pod) == ("", ""))
+            statuses = (*pod.status.container_statuses, *pod.status.init_container_statuses)
+            assert [each.restart_count for each in statuses] == [1, 1]
+
+    slow = (Behaviour(stop_seconds=2),) * 2
+    play(case, behaviours={"c": slow, "i": slow})
 
 
 def test_a_resize_waits_until_another_pod_has_made_room() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 from bayplan.kubelet.container_starts import ContainerStarts
 from bayplan.kubelet.core.pod_state import PodState, pod_state
@@ -65,6 +66,8 @@ class PodStateReader:
             status = await self._runtime.container_status(container.id)
         except NotFoundError:
             return None
+        if not status.container.sandbox_id:  # only lists say which sandbox a container is in
+            status = replace(status, container=replace(status.container, sandbox_id=container.sandbox_id))
         status = await self._starts.settle(status)
         if status.container.state is ContainerState.EXITED:
             status = self._ended[container.id] = await self._explain(status)

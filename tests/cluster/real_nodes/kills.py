@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import random
 import signal
@@ -42,6 +43,10 @@ AT_ONCE = 40
 _NAMESPACE = "default"
 _LIMIT = 300.0
 """Seconds within which a pod must have ended, or be gone."""
+ENDS_BETWEEN = 5
+"""Containers that end properly between two kills: on a busy machine starts would otherwise be killed before any is done."""
+_LONGEST_PAUSE = 60.0
+"""Seconds after which the next kill comes although fewer have ended."""
 VICTIMS = ("kubelet", "containerd")
 LOST = ("StartError", "Unknown", "ContainerStatusUnknown")
 """Reasons of ends that nobody has seen."""
@@ -71,6 +76,15 @@ class Tally:
                 told = self.told.setdefault(name, [])
                 if told[-1:] != [(ended.exit_code, ended.reason)]:
                     told.append((ended.exit_code, ended.reason))
+
+    @property
+    def ended(self) -> int:
+        """How many containers were seen to their end."""
+        return sum(1 for ends in self.told.values() if ends[-1][1] not in LOST)
+
+    def has_ended(self, count: int) -> bool:
+        """Whether so many were."""
+        return self.ended >= count
 
     def lost(self) -> Counter[str]:
         """How many containers a kill kept from being seen to their end, by what their status says."""
@@ -106,9 +120,12 @@ def a_pod(name: str, node: str, shared: Path, seconds: float, code: int) -> core
 async def kill_now_and_then(
     place: NodePlace, tally: Tally, chance: random.Random, seconds: tuple[float, float]
 ) -> None:
-    """Kill one of both after random times, until cancelled."""
+    """Kill one of both after random times in which some containers ended, until cancelled."""
     while True:
+        enough = tally.ended + ENDS_BETWEEN
         await asyncio.sleep(chance.uniform(*seconds))
+        with contextlib.suppress(AssertionError):
+            await eventually(functools.partial(tally.has_ended, enough), "ends between two kills", _LONGEST_PAUSE)
         victim = chance.choice(VICTIMS)
         found = read_pid_file(place.state / f"{victim}.pid")
         if found is not None:

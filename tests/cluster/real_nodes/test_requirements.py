@@ -160,6 +160,7 @@ def test_containerds_configuration(tmp_path: Path) -> None:
     assert cri["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"] is False
     assert cri["cni"] == {"bin_dir": "/usr/lib/cni", "conf_dir": str(tmp_path / "cni")}
     assert cri["registry"] == {"config_path": "/etc/containerd/certs.d"}
+    assert config["plugins"]["io.containerd.nri.v1.nri"] == {"socket_path": str(tmp_path / "run" / "nri.sock")}
     assert config == tomllib.loads(containerd_config(containerd))
     long = ContainerdSettings(tmp_path, Path("/" + "x" * 100), Path("/"), tmp_path)
     with pytest.raises(RealNodeError, match="shorter path"):

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from bayplan.api.declared_features import RESTART_ALL
 from bayplan.api.errors import ApiError
 from bayplan.api.types import coordination_v1, core_v1, meta_v1
 from bayplan.client.errors import TransportError
@@ -92,6 +93,14 @@ def test_the_largest_images_are_shown_with_few_names() -> None:
     status = node_status(node(), replace(FACTS, images=images, most_images=4), NOW).status
     assert [each.size_bytes for each in status.images] == [9, 3, 2]
     assert status.images[0].names == ("d", "t0", "t1", "t2", "t3")
+
+
+def test_features_that_pods_may_need_are_declared_unless_they_are_off() -> None:
+    all_on = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers", RESTART_ALL)
+    assert node_status(node(), FACTS, NOW).status.declared_features == all_on
+    assert node_status(node(), replace(FACTS, features=(RESTART_ALL,)), LATER).status.declared_features == (
+        RESTART_ALL,
+    )
 
 
 def test_handlers_say_what_their_runtime_can() -> None:

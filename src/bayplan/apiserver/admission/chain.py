@@ -220,6 +220,7 @@ TABLE = (
     Row("default_ingress_class:DefaultIngressClass", True, "ingresses only, in any place"),
     Row("deny_service_external_ips:DenyServiceExternalIPs", False, "services only, in any place"),
     Row("pod_topology_labels:PodTopologyLabels", True, "labels that nothing above reads"),
+    Row("node_declared_features:NodeDeclaredFeatureValidator", True, "changes of pods on nodes only, in any place"),
     Row("pod_resize:PodResizeValidator", True, "resizes of pods only, in any place"),
     Row("mutating_admission_policy:MutatingAdmissionPolicy", True, "sees what all of the above made of the object"),
     Row("webhooks:MutatingAdmissionWebhook", True, "sees what all of the above made of the object"),

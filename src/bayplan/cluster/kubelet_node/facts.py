@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bayplan.api.declared_features import DECLARED
 from bayplan.api.quantity import Quantity, parse
 from bayplan.api.types.scalars import Quantity as WireQuantity
 from bayplan.kubelet.configuration import KubeletConfiguration
@@ -40,6 +41,7 @@ class FactReader:
             pods_per_core=configuration.pods_per_core,
             disk=filesystem(self.root).capacity_bytes if configuration.local_storage_capacity_isolation else None,
             most_images=configuration.node_status_max_images,
+            features=tuple(each for each in DECLARED if configuration.feature_gates.get(each, True)),
         )
 
     def reserved(self) -> dict[str, WireQuantity]:

@@ -52,6 +52,11 @@ class ContainerdSettings:
         return f"unix://{self.socket}"
 
     @property
+    def nri_socket(self) -> Path:
+        """Where it serves the Node Resource Interface, from containerd 2.0 on."""
+        return self.state / "nri.sock"
+
+    @property
     def config_file(self) -> Path:
         """Its configuration."""
         return self.directory / "config.toml"
@@ -88,6 +93,8 @@ def containerd_config(settings: ContainerdSettings) -> str:
         ),
         (f"{cri}.registry", {"config_path": str(settings.registry_config)}),
         ('plugins."io.containerd.internal.v1.opt"', {"path": str(settings.directory / "opt")}),
+        # From 2.0 on it serves NRI, by default at one path of the machine: the next node's containerd would take it away, or end because it is taken.
+        ('plugins."io.containerd.nri.v1.nri"', {"socket_path": str(settings.nri_socket)}),
     ]
     return "\n".join(_table(name, values) for name, values in tables)
 

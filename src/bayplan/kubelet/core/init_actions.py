@@ -82,7 +82,12 @@ class _Plan:
             case ContainerState.RUNNING if is_sidecar(container):
                 self._running_sidecar(index, container, status)
             case ContainerState.RUNNING:
-                pass
+                container_id = status.container.id
+                if (
+                    plan_container(self.actions.resize, self.pod, container, container_id, self.actuated)
+                    is Change.RESTART
+                ):
+                    self._restart(index, resize_kill(container_id, container.name))
             case ContainerState.EXITED:
                 self._exited(index, container, status)
             case _:

@@ -23,7 +23,7 @@ from bayplan.kubelet.core.phase import phase_of
 from bayplan.kubelet.core.plan import Health
 from bayplan.kubelet.core.pod_state import PodState
 from bayplan.kubelet.core.resource_status import pod_resources
-from bayplan.kubelet.core.restarts import is_sidecar, restarts_all, runs_again
+from bayplan.kubelet.core.restarts import is_sidecar, may_restart_all, restarts_all, runs_again
 from bayplan.kubelet.runtime.types import LinuxResources
 
 TERMINAL = frozenset(("Succeeded", "Failed"))
@@ -274,6 +274,8 @@ def _initialized_count(statuses: tuple[core_v1.ContainerStatus, ...]) -> int:
 
 def illegal_transition(pod: core_v1.Pod, before: core_v1.PodStatus, after: core_v1.PodStatus) -> str:
     """Which container has come back to life that must not; empty if none has."""
+    if may_restart_all(pod.spec):
+        return ""
     specs = {each.name: each for each in (*pod.spec.containers, *pod.spec.init_containers)}
     for what, old, new in (
         ("container", before.container_statuses, after.container_statuses),

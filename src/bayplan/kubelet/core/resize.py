@@ -31,13 +31,18 @@ class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 def lasting_containers(spec: core_v1.PodSpec) -> list[core_v1.Container]:
-    """Containers and sidecars: what may run when a pod's resources change."""
+    """Containers and sidecars: what runs as long as the pod does."""
     return [*spec.containers, *(each for each in spec.init_containers if is_sidecar(each))]
+
+
+def resizable_containers(spec: core_v1.PodSpec) -> list[core_v1.Container]:
+    """Containers, sidecars and init containers, whose resources may change while they run."""
+    return [*spec.containers, *spec.init_containers]
 
 
 def allocation_of(pod: core_v1.Pod) -> Allocation:
     """What the spec of a pod asks for."""
-    return Allocation({each.name: each.resources for each in lasting_containers(pod.spec)}, pod.spec.resources)
+    return Allocation({each.name: each.resources for each in resizable_containers(pod.spec)}, pod.spec.resources)
 
 
 def with_allocation(pod: core_v1.Pod, allocation: Allocation | None) -> core_v1.Pod:
@@ -187,7 +192,7 @@ def plan_pod(plan: ResizePlan, pod: core_v1.Pod, actuated: Allocation) -> None:
 def is_in_progress(pod: core_v1.Pod, running: Iterable[str], actuated: Allocation) -> bool:
     """Whether a container that runs (by name), or the pod itself, has not got yet what is allocated."""
     plan, names = ResizePlan(), set(running)
-    for container in lasting_containers(pod.spec):
+    for container in resizable_containers(pod.spec):
         if container.name in names and plan_container(plan, pod, container, "", actuated) is not Change.NONE:
             return True
     plan_pod(plan, pod, actuated)

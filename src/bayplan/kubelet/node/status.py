@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from bayplan.api.declared_features import DECLARED
 from bayplan.api.quantity import Quantity, binary, parse
 from bayplan.api.types import core_v1
 from bayplan.api.types.scalars import Quantity as WireQuantity
@@ -56,6 +57,8 @@ class NodeFacts:
     pressures: tuple[str, ...] = ()
     volumes_in_use: tuple[str, ...] = ()
     devices: DeviceCapacity = DeviceCapacity()
+    features: tuple[str, ...] = DECLARED
+    """What the kubelet can do that pods or their changes may need, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,7 @@ def node_status(node: core_v1.Node, facts: NodeFacts, now: str) -> StatusChange:
         images=_images(facts),
         volumes_in_use=tuple(sorted(facts.volumes_in_use)),
         runtime_handlers=_handlers(facts.runtime),
+        declared_features=facts.features,
         features=core_v1.NodeFeatures(supplemental_groups_policy=facts.runtime.supplemental_groups_policy),
     )
     return StatusChange(status, tuple(events))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.admission import NodeAccount, NodeOffer, Requests
-from bayplan.kubelet.core.resize import Allocation, allocation_of, lasting_containers, with_allocation
+from bayplan.kubelet.core.resize import Allocation, allocation_of, resizable_containers, with_allocation
 from bayplan.kubelet.core.resize_requests import (
     DEFERRED,
     IN_PROGRESS,
@@ -62,7 +62,7 @@ def allocated(pod: core_v1.Pod) -> core_v1.Pod:
         return pod
     statuses = _statuses(pod)
     found = {}
-    for container in lasting_containers(pod.spec):
+    for container in resizable_containers(pod.spec):
         status = statuses.get(container.name)
         if status is not None and status.resources is not None:
             limits, claims = status.resources.limits, status.resources.claims
@@ -127,7 +127,7 @@ def _actuated(pod: core_v1.Pod) -> Allocation:
     """What containers have, as their statuses say."""
     statuses = _statuses(pod)
     found = {}
-    for container in lasting_containers(pod.spec):
+    for container in resizable_containers(pod.spec):
         status = statuses.get(container.name)
         found[container.name] = (
             status.resources if status is not None and status.resources is not None else container.resources

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from bayplan.api.declared_features import DECLARED
 from bayplan.api.node_groups import GROUP_LABEL
 from bayplan.api.quantity import parse
 from bayplan.api.simulated_nodes import SIMULATED
@@ -142,6 +143,7 @@ def template_node(group: NodeGroupSettings) -> core_v1.Node:
             capacity=dict(group.capacity),
             allocatable=dict(group.capacity),
             conditions=(core_v1.NodeCondition(type="Ready", status="True"),),
+            declared_features=DECLARED,
         ),
     )
 

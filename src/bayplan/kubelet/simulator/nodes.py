@@ -8,6 +8,7 @@ from collections.abc import Container, Mapping
 from typing import Any
 
 from bayplan import KUBERNETES_VERSION
+from bayplan.api.declared_features import DECLARED
 from bayplan.api.simulated_nodes import SIMULATED
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import coordination_v1, core_v1, meta_v1
@@ -127,6 +128,7 @@ def node_status(
             core_v1.NodeAddress(type="InternalIP", address=node_address(index)),
             core_v1.NodeAddress(type="Hostname", address=name),
         ),
+        declared_features=DECLARED,
         node_info=core_v1.NodeSystemInfo(
             machine_id=name,
             system_uuid=name,

@@ -6,23 +6,12 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from bayplan.api.types.core_v1 import PodSpec
+from bayplan.api.declared_features import features_of
 from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import FilterPlugin, PreFilterPlugin, Scope
 from bayplan.scheduler.framework.state import CycleState, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.snapshot.labels import Rows
-
-
-def features_of(spec: PodSpec) -> frozenset[str]:
-    """The features of kubelet that a pod's spec implies."""
-    required = []
-    containers = (*spec.init_containers, *spec.containers)
-    if any(rule.action == "RestartAllContainers" for item in containers for rule in item.restart_policy_rules):
-        required.append("RestartAllContainersOnContainerExits")
-    if spec.host_network and spec.host_users is False:
-        required.append("UserNamespacesHostNetworkSupport")
-    return frozenset(required)
 
 
 class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin):

@@ -14,10 +14,10 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from bayplan.api.codec import to_tree
+from bayplan.api.declared_features import features_of
 from bayplan.api.types.core_v1 import Container, Pod, PodSpec
 from bayplan.api.types.resource_v1 import Device, DeviceCapacity, DeviceRequest, ResourceClaim
 from bayplan.scheduler.configuration.settings import ProfileSettings, SchedulerSettings
-from bayplan.scheduler.plugins.node_declared_features import features_of
 from bayplan.simulation.rehearsal.gates import HISTORIES, gates_on
 from bayplan.simulation.replay.run import Arrival, Workload
 

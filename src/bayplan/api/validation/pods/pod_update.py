@@ -179,7 +179,7 @@ def validate_ephemeral_containers_update(new: core_v1.Pod, old: core_v1.Pod) -> 
 
 
 def validate_resize(new: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:
-    """Changes through `resize`: cpu and memory of containers and sidecars."""
+    """Changes through `resize`: cpu and memory of the pod, of containers, sidecars and init containers."""
     if "kubernetes.io/config.mirror" in old.metadata.annotations:
         return [forbidden("", "static pods cannot be resized")]
     if old.spec.os is not None and old.spec.os.name == "windows":
@@ -192,25 +192,45 @@ def validate_resize(new: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:
             if status.resources is None:
                 errors.append(forbidden("spec", "Pod running on node without support for resize"))
             break
+    level = _checked_pod_level(errors, new.spec.resources, old.spec.resources)
     moved = _moved_containers(new.spec, old.spec)
     if moved:
         return [*errors, *moved]
     for index, (after, before) in enumerate(zip(new.spec.init_containers, old.spec.init_containers, strict=True)):
-        if before.restart_policy == "Always":
-            _check_resized(errors, f"spec.initContainers[{index}].resources", after, before)
-            text = "only cpu and memory resources for sidecar containers are mutable"
-            if _without_resized(after, before) != before:
-                errors.append(forbidden("spec", text))
-        elif after != before:
-            errors.append(forbidden("spec", "resources for non-sidecar init containers are immutable"))
+        where = f"spec.initContainers[{index}]"
+        _check_resized(errors, f"{where}.resources", after, before)
+        if _without_resized(after, before) != before:
+            errors.append(forbidden(where, "only cpu and memory resources for init or sidecar containers are mutable"))
+        restarts = any(each.restart_policy == "RestartContainer" for each in after.resize_policy)
+        if restarts and after != before and before.restart_policy != "Always":
+            text = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"
+            errors.append(forbidden(where, text))
     for index, (after, before) in enumerate(zip(new.spec.containers, old.spec.containers, strict=True)):
         _check_resized(errors, f"spec.containers[{index}].resources", after, before)
         if _without_resized(after, before) != before:
             errors.append(forbidden("spec", "only cpu and memory resources are mutable"))
-    rest = _replace(new.spec, containers=old.spec.containers, init_containers=old.spec.init_containers)
+    rest = _replace(new.spec, containers=old.spec.containers, init_containers=old.spec.init_containers, resources=level)
     if not errors and rest != old.spec:
         errors.append(forbidden("spec", "only cpu and memory resources are mutable"))
     return errors
+
+
+def _checked_pod_level(
+    errors: Errors, new: core_v1.ResourceRequirements | None, old: core_v1.ResourceRequirements | None
+) -> core_v1.ResourceRequirements | None:
+    """The pod's own new resources with the old amounts of cpu and memory; the old ones where only these have changed."""
+    if not any(each is not None and (each.requests or each.limits) for each in (new, old)):
+        return new
+    if new is None:
+        errors.append(forbidden("spec.resources", "pod-level resources cannot be removed"))
+        return old
+    before = old if old is not None else core_v1.ResourceRequirements()
+    for name in ("requests", "limits"):
+        if getattr(before, name).keys() - getattr(new, name).keys():
+            errors.append(forbidden(f"spec.resources.{name}", f"pod-level resource {name} cannot be removed"))
+    if _with_old_amounts(new, before) != before:
+        errors.append(forbidden("spec", "only cpu and memory resources are mutable at pod-level"))
+    return old
 
 
 def _moved_containers(new: core_v1.PodSpec, old: core_v1.PodSpec) -> list[FieldError]:
@@ -232,12 +252,19 @@ def _moved_containers(new: core_v1.PodSpec, old: core_v1.PodSpec) -> list[FieldE
 
 def _without_resized(after: core_v1.Container, before: core_v1.Container) -> core_v1.Container:
     """The new container with the old amounts of cpu and memory."""
+    return _replace(after, resources=_with_old_amounts(after.resources, before.resources))
+
+
+def _with_old_amounts(
+    after: core_v1.ResourceRequirements, before: core_v1.ResourceRequirements
+) -> core_v1.ResourceRequirements:
     parts = {}
     for name in ("limits", "requests"):
-        new, old = getattr(after.resources, name), getattr(before.resources, name)
+        new, old = getattr(after, name), getattr(before, name)
         kept = {key: value for key, value in new.items() if key not in ("cpu", "memory")}
         parts[name] = kept | {key: old[key] for key in ("cpu", "memory") if key in old}
-    return _replace(after, resources=_replace(after.resources, **parts))
+    changed: core_v1.ResourceRequirements = _replace(after, **parts)
+    return changed
 
 
 def _check_resized(errors: Errors, path: str, after: core_v1.Container, before: core_v1.Container) -> None:
