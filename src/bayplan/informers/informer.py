@@ -54,9 +54,7 @@ class Informer(Generic[T]):
         namespace: str = "",
         label_selector: str = "",
         field_selector: str = "",
-        stops_when_forbidden: bool = False,
     ) -> None:
-        """stops_when_forbidden: end `run` when the server does not let this client list or watch, instead of trying again."""
         self.cache: ObjectCache[T] = ObjectCache()
         self._client = client
         self._cls = cls
@@ -65,7 +63,6 @@ class Informer(Generic[T]):
         self._namespace = namespace
         self._label_selector = label_selector
         self._field_selector = field_selector
-        self._stops_when_forbidden = stops_when_forbidden
         self._when_added: list[Callable[[T], None]] = []
         self._when_changed: list[Callable[[T, T], None]] = []
         self._when_deleted: list[Callable[[T], None]] = []
@@ -107,7 +104,7 @@ class Informer(Generic[T]):
         self.cache.add_index(name, function, part)
 
     async def run(self) -> None:
-        """List and watch until cancelled, or until that is forbidden."""
+        """List and watch until cancelled."""
         pause = _FIRST_PAUSE
         while True:
             try:
@@ -121,9 +118,6 @@ class Informer(Generic[T]):
                     logger.info("%s: revision %s is gone, listing again", self._cls.__name__, self.resource_version)
                     self.resource_version = ""
                     continue
-                if error.code == 403 and self._stops_when_forbidden:
-                    logger.info("%s: %s", self._cls.__name__, error)
-                    return
                 logger.warning("%s: %s", self._cls.__name__, error)
             except TransportError as error:
                 logger.warning("%s: %s", self._cls.__name__, error)

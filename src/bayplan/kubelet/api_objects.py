@@ -2,9 +2,6 @@
 
 A node may list and watch config maps and secrets by name only. So each one that a pod of this node refers to is followed by an informer of its own, from the
 pod's registration until the last pod that refers to it has gone. Immutable objects are read once.
-
-Claims are followed in the same way, so that the node's part of an expansion begins when it is due; kube-apiserver does not let nodes watch claims, and there
-they are looked at again every minute only.
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from bayplan.api.errors import ApiError
-from bayplan.api.pod_references import claim_names, config_map_names, secret_names
+from bayplan.api.pod_references import config_map_names, secret_names
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
@@ -26,14 +23,13 @@ from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 
 T = TypeVar("T")
-Followed = core_v1.ConfigMap | core_v1.Secret | core_v1.PersistentVolumeClaim
+Followed = core_v1.ConfigMap | core_v1.Secret
 _Key = tuple[type[Followed], str, str]
 """Class, namespace, name."""
 
 SYNC_SECONDS = 1.0
 """How long a reader waits for the first answer of the API server."""
-_NAMES = {core_v1.ConfigMap: "configmap", core_v1.Secret: "secret", core_v1.PersistentVolumeClaim: "claim"}
-_STORAGE = "storage"
+_NAMES = {core_v1.ConfigMap: "configmap", core_v1.Secret: "secret"}
 
 
 class _Object:
@@ -64,7 +60,6 @@ class ApiObjects:
         wanted = frozenset(
             [(core_v1.ConfigMap, namespace, name) for name in config_map_names(pod)]
             + [(core_v1.Secret, namespace, name) for name in secret_names(pod)]
-            + [(core_v1.PersistentVolumeClaim, namespace, name) for name in claim_names(pod)]
         )
         before = self._pods.get(uid, frozenset())
         self._pods[uid] = wanted
@@ -132,26 +127,24 @@ class ApiObjects:
             randomness=self._randomness,
             namespace=namespace,
             field_selector=f"metadata.name={name}",
-            stops_when_forbidden=cls is core_v1.PersistentVolumeClaim,
         )
         found = self._objects[key] = _Object(informer)
         informer.on_change(
-            add=lambda obj: self._changed(key, None, obj),
-            update=lambda old, obj: self._changed(key, old, obj),
-            delete=lambda obj: self._changed(key, obj, None),
+            add=lambda obj: self._changed(key, obj),
+            update=lambda _, obj: self._changed(key, obj),
+            delete=lambda obj: self._changed(key, None),
         )
         found.task = asyncio.create_task(informer.run(), name=f"{_NAMES[cls]} {namespace}/{name}")
         return found
 
-    def _changed(self, key: _Key, old: Followed | None, obj: Followed | None) -> None:
+    def _changed(self, key: _Key, obj: Followed | None) -> None:
         found = self._objects.get(key)
-        if found is None or (key[0] is core_v1.PersistentVolumeClaim and not _expansion_is_due(old, obj)):
+        if found is None:
             return
         for uid in sorted(found.pods):
             for changed in self._when_changed:
                 changed(uid)
-        is_final = isinstance(obj, core_v1.ConfigMap | core_v1.Secret) and obj.immutable
-        if is_final and found.task is not None:
+        if obj is not None and obj.immutable and found.task is not None:
             found.task.cancel()  # it will not change; if it is made anew under its name, pods that run keep what they have
 
     def _release(self, pod_uid: str, keys: frozenset[_Key]) -> None:
@@ -192,20 +185,3 @@ class ApiObjects:
 
 def _order(key: _Key) -> tuple[str, str, str]:
     return key[0].__name__, key[1], key[2]
-
-
-def _expansion_is_due(old: Any, new: Any) -> bool:
-    """Whether a claim's change asks the node to expand its volume: the controller has done its part, or another node has made a shared volume larger.
-
-    The claim is no longer pending when the node has begun, so that what the node writes, also of a failure, asks for nothing.
-    """
-    if new is None:
-        return False
-    return _is_pending(new) or (old is not None and old.status.capacity != new.status.capacity)
-
-
-def _is_pending(claim: core_v1.PersistentVolumeClaim) -> bool:
-    statuses = claim.status.allocated_resource_statuses
-    if statuses:
-        return statuses.get(_STORAGE) == "NodeResizePending"
-    return any(each.type == "FileSystemResizePending" and each.status == "True" for each in claim.status.conditions)

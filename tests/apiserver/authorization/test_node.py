@@ -90,21 +90,6 @@ def test_a_node_reads_the_volume_of_its_pods_claim_and_the_secret_that_mounts_it
     run(case)
 
 
-def test_a_node_follows_single_claims_of_its_pods() -> None:
-    async def case(api: ApiServer, admin: Client) -> None:
-        claims = "/api/v1/namespaces/default/persistentvolumeclaims"
-        one = {"fieldSelector": "metadata.name=data"}
-        assert await code_of(api, "GET", claims, one) == 403
-        await admin.create(pod("mine", "n1", volumes=(using_claim("data"),)))
-        await admin.create(pod("theirs", "n2", volumes=(using_claim("other"),)))
-        assert await code_of(api, "GET", claims, one) == 200
-        assert await code_of(api, "GET", claims, {"fieldSelector": "metadata.name=other"}) == 403
-        assert await code_of(api, "GET", claims) == 403
-        assert await code_of(api, "DELETE", claims, one) == 403
-
-    run(case)
-
-
 def test_a_node_sees_itself_and_lists_only_its_own_pods() -> None:
     async def case(api: ApiServer, admin: Client) -> None:
         for name in ("n1", "n2"):

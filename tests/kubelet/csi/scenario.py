@@ -11,7 +11,6 @@ from bayplan.api.codec import from_tree
 from bayplan.api.types import core_v1, storage_v1
 from bayplan.csi import messages as csi
 from bayplan.informers import InformerFactory
-from bayplan.kubelet.api_objects import ApiObjects
 from bayplan.kubelet.csi.drivers import Drivers
 from bayplan.kubelet.csi.node_info import CsiNodeInfo
 from bayplan.kubelet.csi.objects import CsiObjects
@@ -36,17 +35,13 @@ CLASS = "kubernetes.io~csi"
 class CsiNode:
     """See the module. `manager` is the volume manager; `restart` gives another one, which knows nothing."""
 
-    def __init__(
-        self, cluster: VirtualCluster, root: Path, driver: FakeDriver, *, follows_claims: bool = False
-    ) -> None:
-        """follows_claims: objects are read from the API, as a kubelet does it; otherwise they are what the test says."""
+    def __init__(self, cluster: VirtualCluster, root: Path, driver: FakeDriver) -> None:
         self.root = root
         self.driver = driver
         self.client = cluster.client
         self.cluster = cluster
         self.clock = cluster.clock
         self.objects = Objects()
-        self.followed = ApiObjects(cluster.connect("kubelet"), cluster.clock, SeededRandomness("claims"))
         self.mounts = RememberedMounts()
         self.events: list[str] = []
         self.node = core_v1.Node()
@@ -57,7 +52,7 @@ class CsiNode:
             root=root,
             node_name=NODE,
             mounter=self.mounts,
-            objects=self.followed if follows_claims else self.objects,
+            objects=self.objects,
             clock=cluster.clock,
             randomness=SeededRandomness(1),
             blocking=at_once,
@@ -97,7 +92,6 @@ class CsiNode:
 
     async def stop(self) -> None:
         await self.manager.close()
-        await self.followed.close()
         await self._informers.stop()
 
     async def volume(
@@ -166,14 +160,12 @@ def pod_of(volume: core_v1.Volume, uid: str = "u1", *, is_block: bool = False, *
     )
 
 
-def play(
-    root: Path, test: Callable[[CsiNode], Awaitable[None]], *, follows_claims: bool = False, **driver: Any
-) -> None:
+def play(root: Path, test: Callable[[CsiNode], Awaitable[None]], **driver: Any) -> None:
     """Run a test in virtual time, and end what it started."""
 
     async def main() -> None:
         async with VirtualCluster(seed=1, nodes=0) as cluster:
-            node = CsiNode(cluster, root, FakeDriver(cluster.clock, **driver), follows_claims=follows_claims)
+            node = CsiNode(cluster, root, FakeDriver(cluster.clock, **driver))
             try:
                 await test(node)
             finally:

@@ -55,43 +55,6 @@ def test_a_volume_grows_while_a_pod_has_it(tmp_path: Path) -> None:
     play(tmp_path, test)
 
 
-async def expanded(here: CsiNode) -> float:
-    """Wait until the claim shows the new size; how many seconds that took."""
-    began = here.clock.monotonic()
-
-    async def is_larger() -> bool:
-        return str((await claim(here)).status.capacity["storage"]) == "2Gi"
-
-    await here.cluster.eventually(is_larger, 30.0)
-    return here.clock.monotonic() - began
-
-
-def test_the_node_begins_when_the_controller_has_done_its_part(tmp_path: Path) -> None:
-    async def test(here: CsiNode) -> None:
-        await here.start()
-        await here.manager.wait_for_mounts(pod_of(await here.volume()))
-        await asyncio.sleep(5)
-        await grow(here)
-        assert await expanded(here) < 2
-        assert len(here.driver.requests("NodeExpandVolume")) == 1
-
-    play(tmp_path, test, follows_claims=True)
-
-
-def test_an_expansion_that_fails_waits_for_the_next_look_at_all_volumes(tmp_path: Path) -> None:
-    async def test(here: CsiNode) -> None:
-        await here.start()
-        await here.manager.wait_for_mounts(pod_of(await here.volume()))
-        here.driver.fail("NodeExpandVolume", "INTERNAL", "broken", times=1)
-        await grow(here)
-        await asyncio.sleep(20)
-        assert len(here.driver.requests("NodeExpandVolume")) == 1
-        await refreshed(here)
-        assert await expanded(here) == 0
-
-    play(tmp_path, test, follows_claims=True)
-
-
 async def grown_elsewhere(here: CsiNode, annotations: dict[str, str]) -> None:
     """What controller and another node have written when a volume has become larger there."""
     await here.client.patch(core_v1.PersistentVolume, "pv", "", {"spec": {"capacity": {"storage": "2Gi"}}})

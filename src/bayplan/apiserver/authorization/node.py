@@ -93,10 +93,8 @@ class NodeAuthorizer:
         return self._related(node, asked)
 
     def _claim(self, node: str, asked: Attributes) -> Verdict:
-        """Beyond Kubernetes, a node may watch one claim by its name, as it may config maps and secrets: it sees at once that a volume is to grow."""
         if asked.subresource != "status":
-            is_one_watched = asked.verb in ("list", "watch") and bool(asked.name)
-            return self._related(node, asked) if is_one_watched else self._single(node, asked)
+            return self._single(node, asked)
         if asked.verb not in ("update", "patch"):
             return _no("can only get/update/patch this type")
         return self._related(node, asked)
