@@ -13,7 +13,14 @@ from tests.docs.running import problems_of
 from tests.docs.shell import Shell
 from tests.docs.shop import write_copy
 
-_REASONS: Final = ("needs root", "needs a container engine", "needs Go", "takes minutes")
+_REASONS: Final = (
+    "needs root",
+    "needs a container engine",
+    "needs Go",
+    "needs the npm registry",
+    "needs a person",
+    "takes minutes",
+)
 """What may be given as the reason that a block is not run."""
 
 
