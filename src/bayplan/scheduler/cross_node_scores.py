@@ -78,9 +78,10 @@ class CrossNodeScores:
         self.given = raw
         """Raw scores that depend on nodes only, known already; None if PreScore and Score are to be asked."""
 
-    def start(self, state: CycleState, shape: PodShape, codes: Codes) -> None:
-        """Work everything out. Raises PluginError."""
-        feasible = np.flatnonzero(codes == 0)
+    def start(self, state: CycleState, shape: PodShape, codes: Codes, feasible: Ints | None = None) -> None:
+        """Work everything out. feasible: the rows with code 0, if somebody has looked for them already. Raises PluginError."""
+        if feasible is None:
+            feasible = (codes == 0).nonzero()[0]
         self.final = np.zeros(len(codes), dtype=np.int64)
         self._shared = False
         self.skip = self._pre_score(state, shape, feasible)
@@ -104,8 +105,9 @@ class CrossNodeScores:
         """`final` is referred to from outside: leave it as it is and change a copy from now on."""
         self._shared = True
 
-    def _pre_score(self, state: CycleState, shape: PodShape, feasible: Ints) -> Skip | None:
-        if self.given is not None:
+    def _pre_score(self, state: CycleState, shape: PodShape, feasible: Ints | None) -> Skip | None:
+        """What PreScore says. feasible: None only where raw scores are given, and nobody is to be asked."""
+        if self.given is not None or feasible is None:
             return None
         return pre_score(self.plugin, state, shape, feasible, self.profile)
 
@@ -125,10 +127,12 @@ class KeptScores(CrossNodeScores):
         self._level: int | None = None
         """The final score, if it is the same on all rows that are counted."""
 
-    def start(self, state: CycleState, shape: PodShape, codes: Codes) -> None:
+    def start(self, state: CycleState, shape: PodShape, codes: Codes, feasible: Ints | None = None) -> None:
         self._shared = False
         self._level = None
-        self.skip = self._pre_score(state, shape, np.flatnonzero(codes == 0))
+        if self.given is None and feasible is None:
+            feasible = (codes == 0).nonzero()[0]
+        self.skip = self._pre_score(state, shape, feasible)
         if self.skip is not None:
             self.final = np.zeros(len(codes), dtype=np.int64)
             return

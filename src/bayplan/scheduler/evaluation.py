@@ -242,11 +242,13 @@ class Evaluation:
         for plugin in profile.filter:
             self._add_filtering(plugin, known)
         self.codes = self._combine(None)
-        self._telling = [item for item in self._filterings if item.scope is not Scope.NODE or item.codes.any()]
+        self._telling = [
+            item for item in self._filterings if item.scope is not Scope.NODE or np.count_nonzero(item.codes)
+        ]
         if known is None:
             self._share_verdicts(parts)
         self._judge_reserved()
-        self.feasible_count = int(np.count_nonzero(self.codes == 0))
+        self.feasible_count = len(self.codes) - int(np.count_nonzero(self.codes))
 
     def _add_filtering(self, plugin: FilterPlugin, known: SharedVerdicts | None) -> None:
         """Let a plugin be asked, unless it skips the pod; or take over what it says of such pods."""
@@ -303,7 +305,7 @@ class Evaluation:
             elif plugin is not None and rows is not None and item.scope is Scope.ROW:
                 item.codes[rows] = plugin.filter(state, shape, rows)
                 item.asked.value += len(rows)
-            if item.codes.any():
+            if np.count_nonzero(item.codes):
                 combined = np.where(combined == 0, item.codes, combined)
         return nodes.copy() if combined is nodes else combined
 

@@ -125,7 +125,7 @@ class Totals:
     def _settle(self, state: CycleState, codes: Codes) -> Ints:
         """Divide the score plugins into those with one answer per row and those that look at all feasible nodes."""
         shape, snapshot, profile = self.shape, self.profile.snapshot, self.profile
-        feasible = np.flatnonzero(codes == 0)
+        feasible = (codes == 0).nonzero()[0]
         self._settled, self._cross_node, self._asked = [], [], []
         parts = self._parts = profile.shared_answers.score_parts(shape)
         known = profile.shared_answers.scores(parts)
@@ -133,7 +133,7 @@ class Totals:
             self._settled += known.scores
             settled_total = known.total.copy()
             for plugin, raw in known.raw:
-                self._keep_cross_node(state, codes, plugin, raw)
+                self._keep_cross_node(state, codes, feasible, plugin, raw)
         else:
             settled_total = np.zeros(snapshot.size, dtype=np.int64)
         for preparing in profile.pre_score:
@@ -145,7 +145,7 @@ class Totals:
             if known is not None and plugin.name in known.known:
                 continue
             if plugin.score_scope is Scope.CLUSTER:
-                if not self._keep_cross_node(state, codes, plugin, None):
+                if not self._keep_cross_node(state, codes, feasible, plugin, None):
                     silent.append(plugin.name)
             elif pre_score(plugin, state, shape, feasible, profile) is not None:
                 silent.append(plugin.name)
@@ -154,7 +154,7 @@ class Totals:
                 if given is None:
                     continue
                 is_fixed = plugin.score_scope is Scope.NODE
-                self._keep_cross_node(state, codes, plugin, given if is_fixed else None)
+                self._keep_cross_node(state, codes, feasible, plugin, given if is_fixed else None)
                 if is_fixed:
                     raws.append((plugin, given))
         if known is None:
@@ -182,10 +182,12 @@ class Totals:
             self._asked.append(counter)
         return None
 
-    def _keep_cross_node(self, state: CycleState, codes: Codes, plugin: ScorePlugin, raw: Ints | None) -> bool:
+    def _keep_cross_node(
+        self, state: CycleState, codes: Codes, feasible: Ints, plugin: ScorePlugin, raw: Ints | None
+    ) -> bool:
         """Keep a plugin's scores from now on, unless it has nothing to say for good; tells whether it has."""
         cross_node = cross_node_scores(plugin, self.profile.weights[plugin.name], raw, self.profile)
-        cross_node.start(state, self.shape, codes)
+        cross_node.start(state, self.shape, codes, feasible)
         if cross_node.skip is not None and cross_node.skip.lasting:
             return False
         self._cross_node.append(cross_node)
