@@ -1,6 +1,6 @@
 // An OpenID Connect provider (the package oidc-provider) on loopback: node oidc_provider.js CERTIFICATE KEY
 //
-// Prints its URL. Whoever logs in as NAME is NAME@example.com, a member of dev and qa. Tokens that come with a login are good for a second, those that a refresh brings for an hour.
+// Prints its URL. Whoever logs in as NAME is NAME@example.com, a member of dev and qa. The token that comes with jane's login is good for a second, all others for an hour.
 
 import { readFileSync } from "node:fs";
 import { createServer } from "node:https";
@@ -24,7 +24,7 @@ const provider = new Provider(issuer, {
   conformIdTokenClaims: false, // claims of the scopes stand in the token, where an API server looks for them
   pkce: { required: () => false },
   features: { devInteractions: { enabled: true } },
-  ttl: { IdToken: (context) => (context.oidc.params.grant_type === "refresh_token" ? 3600 : 1) },
+  ttl: { IdToken: ({ oidc }) => (oidc.params.grant_type !== "refresh_token" && oidc.account?.accountId === "jane" ? 1 : 3600) },
   findAccount: (context, name) => ({
     accountId: name,
     claims: () => ({ sub: name, email: `${name}@example.com`, email_verified: name !== "eve", groups: ["dev", "qa"], tenant: "blue" }),

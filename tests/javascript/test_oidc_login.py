@@ -10,7 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import jwt
@@ -100,19 +100,19 @@ def server(
         stop(process)
 
 
-def add_user(server: LiveCluster, login: Login, tokens: Tokens, client: str = "kubernetes") -> str:
+def add_user(server: LiveCluster, login: Login, tokens: Tokens) -> str:
     """Have the kubeconfig name somebody who has logged in, as `kubectl config` does; returns the user's name there."""
     given = {
         "idp-issuer-url": login.issuer,
         "idp-certificate-authority": str(login.authority),
-        "client-id": client,
-        "client-secret": f"{client}-secret",
+        "client-id": "kubernetes",
+        "client-secret": "kubernetes-secret",
         "refresh-token": tokens.refresh_token,
         "id-token": tokens.id_token,
     }
     arguments = [f"--auth-provider-arg={name}={value}" for name, value in given.items()]
-    server.kubectl("kubectl", "config", "set-credentials", client, "--auth-provider=oidc", *arguments)
-    return client
+    server.kubectl("kubectl", "config", "set-credentials", "jane", "--auth-provider=oidc", *arguments)
+    return "jane"
 
 
 def id_token(server: LiveCluster, user: str) -> str:
@@ -164,26 +164,21 @@ def test_somebody_logs_in_and_kubectl_refreshes_a_token_that_has_expired(server:
 
 
 def test_a_token_for_another_audience_lets_nobody_in(server: LiveCluster, login: Login, tmp_path: Path) -> None:
-    user = add_user(server, login, login.as_person("jane", "other"), "other")
-    assert "You must be logged in to the server" in server.kubectl(
-        "kubectl", f"--user={user}", "get", "pods", check=False
-    )
-    found = review(server, tmp_path, id_token(server, user))
+    token = login.as_person("john", "other").id_token
+    refusal = server.kubectl("kubectl", "--user=", f"--token={token}", "get", "pods", check=False)
+    assert "You must be logged in to the server" in refusal
+    found = review(server, tmp_path, token)
     assert not found.get("authenticated")
     assert 'expected audience "kubernetes" got ["other"]' in found["error"]
 
 
 def test_expressions_say_who_somebody_is_and_who_nobody_is(server: LiveCluster, login: Login, tmp_path: Path) -> None:
-    file = "authentication.json" in str(server.process.args)
-    user = add_user(server, login, login.as_person("jane"))
-    assert whoami(server, f"--user={user}").get("extra", {}).get("example.com/tenant") == (["blue"] if file else None)
-    problems = {
-        "eve": "the address is not verified" if file else "email not verified",
-        "root": "nobody is root" if file else "",
-    }
-    for name, problem in problems.items():
-        user = add_user(server, login, login.as_person(name))
-        server.kubectl("kubectl", f"--user={user}", "get", "pods", check=False)
-        found = review(server, tmp_path, id_token(server, user))
-        assert problem in found.get("error", ""), name
-        assert found.get("authenticated", False) is (not problem)
+    file = any("--authentication-config" in str(one) for one in cast("list[str]", server.process.args))
+    user = review(server, tmp_path, login.as_person("john").id_token)["user"]
+    assert user["username"] == "idp:john@example.com"
+    assert user.get("extra", {}).get("example.com/tenant") == (["blue"] if file else None)
+    problems = {"eve": "the address is not verified" if file else "email not verified"}
+    for name, problem in (problems | ({"root": "nobody is root"} if file else {})).items():
+        found = review(server, tmp_path, login.as_person(name).id_token)
+        assert problem in found["error"], name
+        assert not found.get("authenticated")

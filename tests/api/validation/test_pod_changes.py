@@ -25,6 +25,17 @@ def resized(old: core_v1.Pod, containers: list[dict[str, Any]]) -> list[str]:
     return told(STRATEGY.validate_subresource_update("resize", new, old))
 
 
+@pytest.mark.parametrize(("given", "shown"), [("", '""'), ("X", '"X"')])
+def test_a_resize_that_adds_or_removes_containers_is_refused_as_it_was_sent(given: str, shown: str) -> None:
+    old = pod(resources={"requests": {"cpu": "1"}})
+    new = clone(old)
+    new.spec = replace(new.spec, containers=())
+    new.status = core_v1.PodStatus(qos_class=given)
+    STRATEGY.prepare_subresource_update("resize", new, old)
+    errors = [str(one) for one in STRATEGY.validate_subresource_update("resize", new, old)]
+    assert f"spec: Invalid value: {shown}: Pod QOS Class may not change as a result of resizing" in errors
+
+
 def test_a_resize_neither_moves_nor_adds_containers() -> None:
     two = [{"name": "a", "image": "x", "imagePullPolicy": "Always", "terminationMessagePolicy": "File"} for _ in "12"]
     two[1]["name"] = "b"

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from bayplan.api.protobuf.wire import delimited, fields, tag, varint
 from bayplan.apiserver.configuration.files import ConfigurationError
 from bayplan.apiserver.encryption.configuration import read_configuration
-from bayplan.apiserver.encryption.envelopes import EncryptedSeed, Envelopes, KmsError, KmsStatus
+from bayplan.apiserver.encryption.envelopes import VALUES_PER_KEY, EncryptedSeed, Envelopes, KmsError, KmsStatus
 from bayplan.apiserver.encryption.metrics import EnvelopeMetrics
 from bayplan.apiserver.encryption.providers import IDENTITY, Provider, Providers, Unreadable
 from bayplan.store.errors import Untransformable
@@ -98,6 +98,24 @@ def test_the_form_is_the_one_of_kube_apiserver() -> None:
     info, nonce, sealed = data[:32], data[32:44], data[44:]
     derived = HKDFExpand(SHA256(), 32, info).derive(seed)
     assert AESGCM(derived).decrypt(nonce, sealed, _KEY.encode()) == b"value"
+
+
+def test_a_derived_key_encrypts_so_many_values_of_one_seed_each_with_a_nonce_of_its_own() -> None:
+    service, clock = Service(), Clock()
+    envelopes = made(service, clock)
+    envelopes.probe()
+
+    def begins(count: int) -> list[tuple[bytes, bytes]]:
+        found = [dict(fields(envelopes.encrypt(_KEY, b"value")))[1] for _ in range(count)]
+        return [(one[:32], one[32:44]) for one in found if isinstance(one, bytes)]
+
+    first, second = begins(VALUES_PER_KEY), begins(2)
+    assert len({info for info, _ in first}) == 1
+    assert len({nonce for _, nonce in first}) == VALUES_PER_KEY
+    assert second[0][0] == second[1][0] != first[0][0]
+    service.key_id = "key-2"
+    envelopes.probe()
+    assert begins(1)[0][0] != second[0][0]
 
 
 def test_what_kube_apiserver_wrote_is_read_in_its_order_of_fields_and_with_plain_keys() -> None:

@@ -38,6 +38,8 @@ WRITABLE_SECONDS: Final = 180.0
 """How long a seed may be written with after the service was well last."""
 RETRY_SECONDS: Final = 10.0
 """How long a seed that could not be decrypted is not asked for again."""
+VALUES_PER_KEY: Final = 1000
+"""How many values a derived key encrypts: with random nonces of 96 bits, a key is good for 2^32 (NIST SP 800-38D)."""
 _INFO_BYTES = _SEED_BYTES = 32
 _NONCE_BYTES: Final = 12
 _KEY_ID_BYTES = _SOURCE_BYTES = 1024
@@ -102,6 +104,17 @@ class _Writer:
 
 
 @dataclass(slots=True)
+class _Sealer:
+    """The key of AES-GCM that encrypts now: deriving one takes as long as encrypting several values."""
+
+    seed: bytes
+    info: bytes
+    cipher: AESGCM
+    left: int
+    """How many values it may still encrypt."""
+
+
+@dataclass(slots=True)
 class Envelopes:
     """The `kms` provider of one service: see `providers.Secret`."""
 
@@ -115,6 +128,7 @@ class Envelopes:
     """Why the service is not well; "" if it is."""
     _version: str = ""
     _writer: _Writer | None = None
+    _sealer: _Sealer | None = None
     _seeds: dict[tuple[object, ...], bytes] = field(default_factory=dict)
     _failures: dict[tuple[object, ...], tuple[float, str]] = field(default_factory=dict)
 
@@ -184,8 +198,13 @@ class Envelopes:
                 f'encryptedDEKSource with keyID hash "{shown}" expired at {rfc3339(writer.expires)} (current time is {rfc3339(self.now())})'
             )
         self.metrics.key_id_used(TO_STORAGE, self.name, writer.encrypted.key_id, self.now())
-        info, nonce = self.random_bytes(_INFO_BYTES), self.random_bytes(_NONCE_BYTES)
-        data = info + nonce + AESGCM(_derived(writer.seed, info)).encrypt(nonce, value, key.encode())
+        sealer = self._sealer
+        if sealer is None or sealer.seed is not writer.seed or sealer.left <= 0:
+            info = self.random_bytes(_INFO_BYTES)
+            sealer = self._sealer = _Sealer(writer.seed, info, AESGCM(_derived(writer.seed, info)), VALUES_PER_KEY)
+        sealer.left -= 1
+        nonce = self.random_bytes(_NONCE_BYTES)
+        data = sealer.info + nonce + sealer.cipher.encrypt(nonce, value, key.encode())
         return writer.tail + delimited(1, data)
 
     def decrypt(self, key: str, data: bytes) -> bytes:

@@ -104,6 +104,8 @@ class PodStrategy(Strategy):
             obj.status.qos_class = old.status.qos_class or qos_class(old.spec)
 
     def prepare_subresource_update(self, subresource: str, obj: core_v1.Pod, old: core_v1.Pod) -> None:
+        if subresource == "resize" and _other_containers(obj.spec, old.spec):
+            return  # what was sent is refused as it is
         obj.status = old.status
         if subresource in ("ephemeralcontainers", "resize"):
             new, kept = obj.metadata, old.metadata
@@ -239,8 +241,13 @@ def _check_tokens(errors: list[FieldError], spec: core_v1.PodSpec) -> None:
                 errors.append(forbidden(where, "must not be specified when serviceAccountName is not set"))
 
 
+def _other_containers(new: core_v1.PodSpec, old: core_v1.PodSpec) -> bool:
+    """Whether containers were added or removed."""
+    return len(new.containers) != len(old.containers) or len(new.init_containers) != len(old.init_containers)
+
+
 def _resized(new: core_v1.PodSpec, old: core_v1.PodSpec) -> core_v1.PodSpec:
-    """The old spec with the resources and resize policies of the new one. Containers that were added, removed, renamed or moved stay, to be refused."""
+    """The old spec with the resources and resize policies of the new one. Containers that were renamed or moved stay, to be refused."""
     parts = {}
     for attribute in ("containers", "init_containers"):
         wanted, given = getattr(new, attribute), getattr(old, attribute)
