@@ -81,6 +81,22 @@ async def take(here: Scenario, name: str = "snap", **spec: Any) -> None:
     await post(here, "VolumeSnapshot", name, spec=spec)
 
 
+def test_definitions_that_come_with_the_driver_are_soon_seen() -> None:
+    async def test(here: Scenario) -> None:
+        await here.start()
+        await here.create(storage_class())
+        await here.create(claim())
+        await here.bound()
+        await define(here)
+        began = here.cluster.clock.monotonic()
+        await post(here, "VolumeSnapshotClass", "snaps", driver=NAME, deletionPolicy="Delete")
+        await take(here)
+        await here.eventually(lambda: is_ready(here))
+        assert here.cluster.clock.monotonic() - began < 5
+
+    play(test)
+
+
 def test_a_snapshot_is_taken_restored_and_deleted() -> None:
     async def test(here: Scenario) -> None:
         await prepared(here, extra_create_metadata=True)

@@ -32,8 +32,8 @@ from bayplan.support.tasks import Supervisor
 logger = logging.getLogger(__name__)
 
 _C = csi.ControllerCapability
-_LOOK_SECONDS = 10.0
-"""Between two looks whether the definitions of snapshots are there."""
+_FIRST_LOOK_SECONDS, _LOOK_SECONDS = 1.0, 10.0
+"""Between two looks whether the definitions of snapshots are there: soon at first, since they often come together with the driver."""
 
 
 async def discover(client: CsiClient) -> DriverInfo:
@@ -95,8 +95,10 @@ class CsiControllers:
 
     async def _run_snapshots(self, context: DriverContext, tasks: Supervisor, workers: list[Worker]) -> None:
         """Work on snapshots as well, as soon as their definitions are there."""
+        pause = _FIRST_LOOK_SECONDS
         while not await self._serves_snapshots():
-            await self._clock.sleep(self._randomness.jitter(_LOOK_SECONDS, 0.5))
+            await self._clock.sleep(self._randomness.jitter(pause, 0.5))
+            pause = min(2 * pause, _LOOK_SECONDS)
         context.snapshot_kinds = add_kinds(self._client.kinds)
         late: list[Worker] = [make(context) for make in (Snapshots, SnapshotContents)]
         await self._informers.wait_for_sync()

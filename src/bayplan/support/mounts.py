@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bayplan.support.blocking import Blocking
-from bayplan.support.programs import output_of
+from bayplan.support.programs import ProgramError, output_of, run
 
 MOUNT_INFO = Path("/proc/self/mountinfo")
 
@@ -35,6 +35,10 @@ _UMOUNT_NOFOLLOW = 8
 _IN_KERNEL = frozenset({"tmpfs", "hugetlbfs"})
 """File systems that need no helper program."""
 _ESCAPE = re.compile(r"\\([0-7]{3})")
+_NOTHING_FOUND = 2
+"""Exit code of blkid(8) where a device has no signature of a file system or of partitions."""
+_MAKE_OPTIONS = {"ext3": ("-F", "-m0"), "ext4": ("-F", "-m0")}
+"""As Kubernetes makes file systems: on whole devices, and nothing kept for root."""
 _PROGRAM_SECONDS = 120.0
 """How long mount(8) and umount(8) may take."""
 
@@ -67,6 +71,9 @@ class Mounter(Protocol):
 
     async def mount(self, source: str, target: Path, kind: str, options: Sequence[str] = ()) -> None:
         """Mount a file system. Raises MountError."""
+
+    async def format_and_mount(self, device: str, target: Path, kind: str, options: Sequence[str] = ()) -> None:
+        """Mount the file system of a block device; first one is made, where the device holds nothing that is known. Raises MountError."""
 
     async def bind(self, source: str, target: Path, *, read_only: bool = False) -> None:
         """Show a directory or file in a second place, without what is mounted below it. Raises MountError."""
@@ -148,12 +155,31 @@ def _remove_empty(path: Path) -> None:
         return
 
 
+async def _holds_nothing(device: str) -> bool:
+    """Whether a device holds neither a file system nor partitions. Raises MountError where that cannot be told."""
+    command = ("blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", device)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+    except OSError as error:
+        raise MountError(f"blkid cannot be run: {error.strerror}") from error
+    try:
+        output, _ = await output_of(process, _PROGRAM_SECONDS)
+    except TimeoutError:
+        raise MountError(f"blkid of {device} timed out") from None
+    if process.returncode not in (0, _NOTHING_FOUND):
+        raise MountError(f"blkid of {device} failed: {output.decode(errors='replace').strip()}")
+    return process.returncode == _NOTHING_FOUND
+
+
 class SystemMounter:
     """The mounts of this process's mount namespace."""
 
     def __init__(self, blocking: Blocking) -> None:
         self._blocking = blocking
         self._libc = ctypes.CDLL(None, use_errno=True)
+        self._formatting = asyncio.Lock()
 
     def list(self, top: Path | None = None) -> Sequence[MountPoint]:
         """See Mounter. No path is looked at, as that may take for ever where a server of files is gone."""
@@ -171,6 +197,16 @@ class SystemMounter:
             if option not in _FLAGS and option != "rw":
                 data.append(option)
         await self._blocking(lambda: self._mount(source, target, kind, flags, ",".join(data)))
+
+    async def format_and_mount(self, device: str, target: Path, kind: str, options: Sequence[str] = ()) -> None:
+        """See Mounter."""
+        async with self._formatting:  # two pods may want the same device
+            if await _holds_nothing(device):
+                try:
+                    await run(f"mkfs.{kind}", *_MAKE_OPTIONS.get(kind, ()), device)
+                except ProgramError as error:
+                    raise MountError(str(error)) from error
+        await self.mount(device, target, kind, options)
 
     async def bind(self, source: str, target: Path, *, read_only: bool = False) -> None:
         """See Mounter."""

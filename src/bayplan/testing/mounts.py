@@ -25,6 +25,10 @@ class RememberedMounts:
         self._check(target)
         self.mounted.append(MountPoint(str(target), source, kind, options=tuple(options)))
 
+    async def format_and_mount(self, device: str, target: Path, kind: str, options: Sequence[str] = ()) -> None:
+        """See Mounter."""
+        await self.mount(device, target, kind, options)
+
     async def bind(self, source: str, target: Path, *, read_only: bool = False) -> None:
         """See Mounter."""
         self._check(target)

@@ -71,6 +71,18 @@ def test_what_ended_starts_again_only_where_it_may(field: str, policy: str, expe
     assert status_problems({field: [RUNS]}, {field: [ENDED]}, {"restartPolicy": policy}) == expected
 
 
+def test_what_ended_starts_again_where_a_rule_restarts_all_containers() -> None:
+    exits = {"operator": "In", "values": [42]}
+    rule = {"action": "RestartAllContainers", "exitCodes": exits}
+    containers = [{"name": "c", "image": "x"}, {"name": "w", "image": "x", "restartPolicyRules": [rule]}]
+    spec = {"restartPolicy": "Never", "containers": containers, "initContainers": [{"name": "i", "image": "x"}]}
+    started, ended = {**RUNS, "name": "i"}, {**ENDED, "name": "i"}
+    for field, now, then in (("containerStatuses", RUNS, ENDED), ("initContainerStatuses", started, ended)):
+        assert status_problems({field: [now]}, {field: [then]}, spec) == []
+    rule["action"] = "Restart"
+    assert status_problems({"containerStatuses": [RUNS]}, {"containerStatuses": [ENDED]}, spec) != []
+
+
 @pytest.mark.parametrize(
     ("container", "expected"),
     [

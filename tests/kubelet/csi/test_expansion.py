@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from bayplan.api.codec import from_tree
+from bayplan.api.quantity import parse
 from bayplan.api.types import core_v1
-from bayplan.kubelet.csi.expansion import wanted_size
+from bayplan.kubelet.csi.expansion import is_other_size_requested, wanted_size
 from tests.kubelet.csi.scenario import CsiNode, play, pod_of
 
 
@@ -53,6 +54,32 @@ def test_a_volume_grows_while_a_pod_has_it(tmp_path: Path) -> None:
         assert here.events == [text]
 
     play(tmp_path, test)
+
+
+def test_a_size_that_failed_is_given_up_when_the_user_asks_for_another(tmp_path: Path) -> None:
+    async def test(here: CsiNode) -> None:
+        await here.start()
+        await here.manager.wait_for_mounts(pod_of(await here.volume()))
+        here.driver.fail("NodeExpandVolume", "PERMISSION_DENIED", "no", times=9)
+        await grow(here)
+        running = asyncio.ensure_future(here.manager.run())
+        while not here.driver.requests("NodeExpandVolume"):  # noqa: ASYNC110 - nobody says when
+            await asyncio.sleep(1)
+        await asyncio.sleep(1)
+        assert (await claim(here)).status.allocated_resource_statuses == {"storage": "NodeResizeInProgress"}
+        await asyncio.sleep(120)  # the claim requests 1Gi by now
+        assert (await claim(here)).status.allocated_resource_statuses == {"storage": "NodeResizeInfeasible"}
+        assert len(here.driver.requests("NodeExpandVolume")) == 2
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    play(tmp_path, test)
+
+
+@pytest.mark.parametrize(("requested", "expected"), [("2Gi", False), ("2048Mi", False), ("1Gi", True), ("3Gi", True)])
+def test_another_size_than_the_one_that_is_tried(requested: str, expected: bool) -> None:
+    tree = {"spec": {"resources": {"requests": {"storage": requested}}}}
+    assert is_other_size_requested(from_tree(core_v1.PersistentVolumeClaim, tree), parse("2Gi")) is expected
 
 
 async def grown_elsewhere(here: CsiNode, annotations: dict[str, str]) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from bayplan.api.types import core_v1
+from bayplan.csi_local.loop_devices import LoopDevices
 from bayplan.kubelet.volumes import subpath
 from bayplan.kubelet.volumes.directories import unmount_tree
 from bayplan.kubelet.volumes.errors import SubPathError, VolumeError
@@ -24,6 +25,7 @@ from bayplan.support.blocking import in_thread
 from bayplan.support.clock import SystemClock
 from bayplan.support.mounts import MountError, SystemMounter, mount_at, mounts_below
 from bayplan.support.randomness import SeededRandomness
+from tests.csi_local.machine import why_no_images
 from tests.kubelet.volumes.node import UID, Node, pod_with, shown
 from tests.kubelet.volumes.test_manager import add_claim, claimed, empty_dir
 
@@ -117,6 +119,24 @@ async def local_volumes_are_bound_and_stay(top: Path) -> None:
     assert mounts_below(node.mounter.list(), top) == []
     assert (data / "file").read_text() == "precious"
     assert list((top / "root" / "pods").iterdir()) == []
+
+
+async def local_devices_get_a_file_system_once(top: Path) -> None:
+    node, loops, image = RealNode(top / "root"), LoopDevices(), top / "image"
+    with image.open("wb") as file:
+        file.truncate(8 << 20)
+    device = await loops.attach(image)
+    try:
+        add_claim(node, device)
+        found = await node.manager.wait_for_mounts(pod_with(claimed()))
+        (Path(found["v"].host_path) / "file").write_text("precious")
+        await node.manager.unmount(UID)
+        assert mounts_below(node.mounter.list(), top) == []
+        await node.restarted().wait_for_mounts(pod_with(claimed()))
+        assert (node.directory("local-volume", "pv") / "file").read_text() == "precious"
+        await node.manager.unmount(UID)
+    finally:
+        await loops.detach(image)
 
 
 async def read_only_volumes_cannot_be_written(top: Path) -> None:
@@ -261,6 +281,7 @@ CASES: dict[str, Callable[[Path], Awaitable[None]]] = {
         secrets_are_in_memory_and_go,
         memory_is_limited,
         local_volumes_are_bound_and_stay,
+        *(() if why_no_images() else (local_devices_get_a_file_system_once,)),
         read_only_volumes_cannot_be_written,
         what_is_mounted_within_a_volume_is_not_removed,
         shared_directories_show_later_mounts_to_other_namespaces,

@@ -35,6 +35,8 @@ class Expansion:
     def __init__(self, objects: CsiObjects) -> None:
         self._objects = objects
         self._refused: dict[str, Quantity] = {}
+        self._failed_finally: set[str] = set()
+        """Volumes whose last expansion ended with an error after which nothing goes on in the driver."""
         self._sizes: dict[str, Quantity] = {}
         """What this node has brought volumes to, as far as it knows: at first, what their claims said when they came."""
 
@@ -45,6 +47,7 @@ class Expansion:
     def forget(self, key: str) -> None:
         """A volume was taken from a pod: what it refused while it was in use may work the next time."""
         self._refused.pop(key, None)
+        self._failed_finally.discard(key)
 
     async def expand(self, context: SetUp, driver: Driver, source: Source, volume_path: Path, staging: Path) -> None:
         """Make a published volume as large as it is to be, where that is not done. Raises SetUpError."""
@@ -75,7 +78,7 @@ class Expansion:
             if not (is_elsewhere_done and error.code == "UNIMPLEMENTED"):
                 await self._failed(context, claim, error, wanted, source)
                 return
-        self._refused.pop(source.key, None)
+        self.forget(source.key)
         self._sizes[source.key] = wanted
         self._event(context, "Normal", _SUCCESS, "succeeded", "")
         if not is_elsewhere_done:
@@ -115,10 +118,14 @@ class Expansion:
         source: Source,
     ) -> None:
         text = f"Expander.NodeExpand failed to expand the volume : {error}"
+        is_given_up = error.is_infeasible or (
+            source.key in self._failed_finally and is_other_size_requested(claim, wanted)
+        )
         if error.is_final:
             now = rfc3339(context.host.clock.now())
-            await self._objects.patch_claim_status(claim, failed(claim, text, now, infeasible=error.is_infeasible))
-        if error.is_infeasible or error.code == "FAILED_PRECONDITION":
+            await self._objects.patch_claim_status(claim, failed(claim, text, now, infeasible=is_given_up))
+            self._failed_finally.add(source.key)
+        if is_given_up or error.code == "FAILED_PRECONDITION":
             self._refused[source.key] = wanted
         if (
             error.code == "FAILED_PRECONDITION"
@@ -145,6 +152,11 @@ def wanted_size(persistent: core_v1.PersistentVolume, claim: core_v1.PersistentV
     pending = any(each.type == "FileSystemResizePending" and each.status == "True" for each in status.conditions)
     old_controller = not status.allocated_resource_statuses and pending
     return wanted if old_controller and has < wanted else None
+
+
+def is_other_size_requested(claim: core_v1.PersistentVolumeClaim, wanted: Quantity) -> bool:
+    """Whether the user asks for another size by now than the one that the node tries: the controller is to decide anew."""
+    return parse(claim.spec.resources.requests.get(STORAGE, "0")) != wanted
 
 
 def shared_size(

@@ -1,9 +1,14 @@
-"""local: a directory or device of the node that a persistent volume names, bound into the pod's directory."""
+"""local: a directory or device of the node that a persistent volume names, bound or mounted into the pod's directory.
+
+A device whose volume is a file system gets one when it is first mounted, as Kubernetes does it; what it holds stays.
+"""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+from bayplan.api.types import core_v1
 from bayplan.kubelet.volumes.directories import remove_mount
 from bayplan.kubelet.volumes.errors import SetUpError
 from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeKind, VolumeSpec, VolumeUsage
@@ -42,7 +47,7 @@ class Local(VolumeKind):
             shared = self._is_mounted_elsewhere(context)
             await host.blocking(lambda: directory.mkdir(mode=0o750, parents=True, exist_ok=True))
             try:
-                await host.mounter.bind(source.path, directory, read_only=spec.read_only)
+                await self._mount(context, source)
             except BaseException:
                 directory.rmdir()
                 raise
@@ -50,6 +55,18 @@ class Local(VolumeKind):
                 group, policy = context.fs_group, context.fs_group_change_policy
                 await host.blocking(lambda: set_ownership(directory, group, read_only=False, policy=policy))
         return Mounted(str(directory), read_only=spec.read_only, relabel=not spec.read_only)
+
+    @staticmethod
+    async def _mount(context: SetUp, source: core_v1.LocalVolumeSource) -> None:
+        spec, host, directory = context.spec, context.host, context.directory
+        if not await host.blocking(Path(source.path).is_block_device):
+            await host.mounter.bind(source.path, directory, read_only=spec.read_only)
+            return
+        kind = source.fs_type or "ext4"
+        if spec.read_only:
+            await host.mounter.mount(source.path, directory, kind, sorted({*spec.mount_options, "ro"}))
+        else:
+            await host.mounter.format_and_mount(source.path, directory, kind, sorted(set(spec.mount_options)))
 
     def _is_mounted_elsewhere(self, context: SetUp) -> bool:
         """Whether another pod has the volume already, so that its owner is not to be changed; says so if that is another group."""
@@ -59,9 +76,8 @@ class Local(VolumeKind):
             for each in context.host.mounter.list()
             if each.path.startswith(f"{pods}/") and each.path.endswith(f"/volumes/kubernetes.io~local-volume/{name}")
         ]
-        source = context.spec.persistent_volume.spec.local if context.spec.persistent_volume is not None else None
-        if others and context.fs_group is not None and source is not None:
-            owner = os.stat(source.path).st_gid
+        if others and context.fs_group is not None:
+            owner = os.stat(others[0].path).st_gid
             if owner != context.fs_group:
                 text = (
                     f"The requested fsGroup is {context.fs_group}, but the volume {name} has GID {owner}. "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bayplan.api.declared_features import RESTART_ALL, features_of
 from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, unsupported
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
@@ -31,6 +32,8 @@ def validate_pod_status_update(new: core_v1.Pod, old: core_v1.Pod) -> list[Field
     if status.qos_class != old.status.qos_class:
         errors.append(invalid("status.qosClass", status.qos_class, "field is immutable"))
     before, policy = old.status, old.spec.restart_policy
+    if RESTART_ALL in features_of(old.spec):
+        policy = "Always"
     for name, now, then, restarts in (
         ("containerStatuses", status.container_statuses, before.container_statuses, policy),
         ("initContainerStatuses", status.init_container_statuses, before.init_container_statuses, policy),
