@@ -175,7 +175,12 @@ class Player:
                 allocate(obj.spec)
         except codec.DecodeError as error:
             return error
-        errors = validate_object_meta(metadata, namespaced=kind.namespaced, name_rule=strategy.name_is_checked_as)
+        errors = validate_object_meta(
+            metadata,
+            namespaced=kind.namespaced,
+            name_rule=strategy.name_is_checked_as,
+            name_errors=strategy.name_errors(obj),
+        )
         errors = [*errors, *strategy.validate(obj), *strategy.validate_create(obj)]
         if errors:
             return errors, metadata.name

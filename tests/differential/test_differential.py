@@ -37,8 +37,9 @@ def test_gangs_are_placed_as_the_library_places_them(tmp_path: Path) -> None:
 
 
 def test_gangs_of_another_rule_are_noticed(tmp_path: Path) -> None:
-    plugins = {"score": {"disabled": [{"name": "*"}], "enabled": [{"name": "NodeResourcesFit", "weight": 1}]}}
-    report = asyncio.run(gangs.run(_PROGRAM, 30, 3, 20, tmp_path, {"profiles": [{"plugins": plugins}]}))
+    packing = {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}}
+    profile = {"pluginConfig": [{"name": "NodeResourcesFit", "args": packing}]}
+    report = asyncio.run(gangs.run(_PROGRAM, 30, 3, 20, tmp_path, {"profiles": [profile]}))
     assert report.differences
 
 
