@@ -116,7 +116,7 @@ def network() -> Iterator[Network]:
         for address, family in (("192.0.3.2", "-4"), ("2001:db8:3::2", "-6")):  # the way out of the cluster
             node.command("ip", family, "route", "add", "default", "via", address)
         for address in C:
-            c.command("ip", "address", "add", address, "dev", "lo")
+            c.command("ip", "address", "add", address, "dev", "lo", *_options(address))
         node.command("ip", "route", "add", f"{C[0]}/32", "via", "192.0.3.2")
         node.command("ip", "route", "add", f"{C[1]}/128", "via", "2001:db8:3::2")
         made = Network(node, client, a, b, c)
@@ -153,13 +153,17 @@ def _wire(
     for own, peer, width in zip(here_addresses, there_addresses, (24, 64), strict=True):
         length = (128 if ":" in own else 32) if hosts else width
         family = "-6" if ":" in own else "-4"
-        options = ("nodad",) if ":" in own else ()
-        here.command("ip", "address", "add", f"{own}/{length}", "dev", interface, *options)
-        there.command("ip", "address", "add", f"{peer}/{length}", "dev", other, *options)
+        here.command("ip", "address", "add", f"{own}/{length}", "dev", interface, *_options(own))
+        there.command("ip", "address", "add", f"{peer}/{length}", "dev", other, *_options(own))
         if hosts:
             here.command("ip", family, "route", "add", f"{peer}/{length}", "dev", interface)
             there.command("ip", family, "route", "add", f"{own}/{length}", "dev", other)
         there.command("ip", family, "route", "add", "default", "via", own, "dev", other)
+
+
+def _options(address: str) -> tuple[str, ...]:
+    """What makes an address of use at once: the kernel looks for duplicates behind the command, also where there can be none."""
+    return ("nodad",) if ":" in address else ()
 
 
 def _family(address: str) -> socket.AddressFamily:
