@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from bayplan.support.blocking import Blocking
-from bayplan.support.programs import ProgramError, output_of, run
+from bayplan.support.programs import output_of
 
 MOUNT_INFO = Path("/proc/self/mountinfo")
 
@@ -40,7 +40,9 @@ _NOTHING_FOUND = 2
 _MAKE_OPTIONS = {"ext3": ("-F", "-m0"), "ext4": ("-F", "-m0")}
 """As Kubernetes makes file systems: on whole devices, and nothing kept for root."""
 _PROGRAM_SECONDS = 120.0
-"""How long mount(8) and umount(8) may take."""
+"""How long mount(8), umount(8) and blkid(8) may take."""
+_FORMAT_SECONDS = 1800.0
+"""How long a file system may take to be made: others wait for it."""
 
 
 class MountError(Exception):
@@ -157,20 +159,30 @@ def _remove_empty(path: Path) -> None:
 
 async def _holds_nothing(device: str) -> bool:
     """Whether a device holds neither a file system nor partitions. Raises MountError where that cannot be told."""
-    command = ("blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", device)
+    looked_for = ("-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", device)
+    code, said = await _ended("blkid", looked_for, _PROGRAM_SECONDS, f"device: {device}")
+    if code not in (0, _NOTHING_FOUND):
+        raise MountError(f"blkid of {device} failed: {said.strip()}")
+    return code == _NOTHING_FOUND
+
+
+async def _ended(program: str, arguments: Sequence[str], seconds: float, shown: str) -> tuple[int, str]:
+    """The exit code of a program, and what it printed. shown: what an error tells of the arguments. Raises MountError where it cannot be run, or takes longer."""
     try:
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            program,
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
         )
     except OSError as error:
-        raise MountError(f"blkid cannot be run: {error.strerror}") from error
+        raise MountError(f"{program} failed: {error.strerror}\n{shown}") from error
     try:
-        output, _ = await output_of(process, _PROGRAM_SECONDS)
+        output, _ = await output_of(process, seconds)
     except TimeoutError:
-        raise MountError(f"blkid of {device} timed out") from None
-    if process.returncode not in (0, _NOTHING_FOUND):
-        raise MountError(f"blkid of {device} failed: {output.decode(errors='replace').strip()}")
-    return process.returncode == _NOTHING_FOUND
+        raise MountError(f"{program} timed out\n{shown}") from None
+    return process.returncode or 0, output.decode(errors="replace")
 
 
 class SystemMounter:
@@ -202,10 +214,10 @@ class SystemMounter:
         """See Mounter."""
         async with self._formatting:  # two pods may want the same device
             if await _holds_nothing(device):
-                try:
-                    await run(f"mkfs.{kind}", *_MAKE_OPTIONS.get(kind, ()), device)
-                except ProgramError as error:
-                    raise MountError(str(error)) from error
+                program, arguments = f"mkfs.{kind}", (*_MAKE_OPTIONS.get(kind, ()), device)
+                code, said = await _ended(program, arguments, _FORMAT_SECONDS, f"device: {device}")
+                if code:
+                    raise MountError(f"{program} of {device} failed: exit status {code}\nOutput: {said}")
         await self.mount(device, target, kind, options)
 
     async def bind(self, source: str, target: Path, *, read_only: bool = False) -> None:
@@ -253,20 +265,6 @@ class SystemMounter:
 
     async def _run(self, program: str, arguments: Sequence[str]) -> None:
         shown = f"{'Mounting' if program == 'mount' else 'Unmounting'} arguments: {' '.join(arguments)}"
-        try:
-            process = await asyncio.create_subprocess_exec(
-                program,
-                *arguments,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-            )
-        except OSError as error:
-            raise MountError(f"{program} failed: {error.strerror}\n{shown}") from error
-        try:
-            output, _ = await output_of(process, _PROGRAM_SECONDS)
-        except TimeoutError:
-            raise MountError(f"{program} timed out\n{shown}") from None
-        if process.returncode:
-            text = output.decode(errors="replace")
-            raise MountError(f"{program} failed: exit status {process.returncode}\n{shown}\nOutput: {text}")
+        code, said = await _ended(program, arguments, _PROGRAM_SECONDS, shown)
+        if code:
+            raise MountError(f"{program} failed: exit status {code}\n{shown}\nOutput: {said}")

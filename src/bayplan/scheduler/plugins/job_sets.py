@@ -2,7 +2,7 @@
 
 A pod belongs to the JobSet that its label `jobset.sigs.k8s.io/jobset-name` names, which JobSet's controller gives it. How many pods have to be
 placed together follows from `replicatedJobs`. Some JobSets do not have all of their pods made at once: with `startupPolicyOrder: InOrder` or
-`dependsOn`, jobs come after others have begun; with the annotation `alpha.jobset.sigs.k8s.io/exclusive-topology`, JobSet's webhook has the
+`dependsOn`, jobs come after others have started; with the annotation `alpha.jobset.sigs.k8s.io/exclusive-topology`, JobSet's webhook has the
 leader of each job find a domain of its own before its followers may come. Of those the pods that come first are the gang, and they
 are tried only while the cluster has room for the JobSet as a whole (see `minResources` of other groups).
 

@@ -70,7 +70,8 @@ class SqliteStore:
 
     async def allocated_bytes(self) -> int:
         """What the file and its log take of the disk. Raises OSError."""
-        return sum(file.stat().st_size for file in self._path.parent.glob(self._path.name + "*") if file.is_file())
+        log = self._path.with_name(f"{self._path.name}-wal")
+        return self._path.stat().st_size + (log.stat().st_size if log.exists() else 0)
 
     async def open(self) -> None:
         if self._closed:

@@ -40,9 +40,8 @@ class HeaderReader:
     def __init__(self) -> None:
         self._decoder = Decoder(max_header_list_size=_LARGEST)
         self._decoder.max_allowed_table_size = 0
-        self._decoder.header_table_size = (
-            0  # as if the peer had said so: where it ends a call at once, C++ gRPC writes headers past its encoder
-        )
+        # As if the peer had said so: where it ends a call at once, C++ gRPC writes headers past its encoder.
+        self._decoder.header_table_size = 0
         self._known: dict[bytes, Headers] = {}
 
     def read(self, block: bytes) -> Headers:
