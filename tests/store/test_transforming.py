@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 
 from bayplan.store.errors import Untransformable
-from bayplan.store.interface import Event
+from bayplan.store.interface import Event, UnreadableValue
 from bayplan.store.memory import MemoryStore
 from bayplan.store.transforming import TransformingStore
 from bayplan.support.clock import SystemClock
@@ -89,37 +88,25 @@ def test_a_value_is_outdated_if_one_of_its_forms_is(marks: tuple[bytes, bytes], 
     assert asyncio.run(run()) is outdated
 
 
-def test_an_event_of_the_past_that_cannot_be_read_is_raised() -> None:
+def test_what_cannot_be_read_is_marked_and_takes_nothing_else_away() -> None:
     async def run() -> None:
         below = MemoryStore(clock=SystemClock())
-        store = TransformingStore(below, lambda _: Marked(b"1"))
+        inner = TransformingStore(below, lambda _: Marked(b"1"))
+        store = TransformingStore(inner, lambda _: Marked(b"2"))
         await store.open()
         await below.put("/a", b"unmarked")
         delivered: list[Event] = []
-        with pytest.raises(Untransformable, match="no mark"):
-            await store.watch("/", 1, delivered.extend)
+        await store.watch("/", 1, delivered.extend)
         await store.put("/b", b"x")
-        assert delivered == []
-
-    asyncio.run(run())
-
-
-def test_a_watch_is_lost_with_an_event_that_cannot_be_read() -> None:
-    async def run() -> None:
-        below = MemoryStore(clock=SystemClock())
-        store = TransformingStore(below, lambda _: Marked(b"1"))
-        await store.open()
-        delivered: list[bytes | None] = []
-        lost: list[int] = []
-
-        def deliver(events: Sequence[Event]) -> None:
-            delivered.extend(event.value for event in events)
-
-        await store.watch("/", 1, deliver, lost.append)
-        await store.put("/a", b"x")
-        bad = await below.put("/a", b"unmarked")
-        await store.put("/a", b"y")
-        assert (delivered, lost) == ([b"x"], [bad])
+        await below.put("/c", b"1unmarked")
+        items = (await store.range("/", "0")).items
+        for found in ([event.value for event in delivered], [item.value for item in items]):
+            assert found == [b"unmarked", b"x", b"unmarked"]
+            assert [type(value) is UnreadableValue for value in found] == [True, False, True]
+        one = await store.get("/a")
+        assert one is not None
+        assert isinstance(one.value, UnreadableValue)
+        assert one.value.reason == "unable to transform key '/a': no mark"
 
     asyncio.run(run())
 

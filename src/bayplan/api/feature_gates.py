@@ -32,6 +32,11 @@ WORKLOAD_GATES: Final = {
 NEWER_GATES: Final = frozenset((COMPOSITE_POD_GROUPS,))
 """Those of them that 1.36 does not know."""
 
+UNSAFE_DELETION: Final = "AllowUnsafeMalformedObjectDeletion"
+"""Deletes of objects that cannot be read."""
+API_GATES: Final = frozenset((UNSAFE_DELETION,))
+"""Kubernetes' gates of the API server that Bayplan follows; alpha and off in 1.36."""
+
 ALL_GATES: Final = frozenset((AFFINITY_DURING_EXECUTION,))
 """Bayplan's own gates."""
 _MARK: Final = b"RequiredDuringExecution"

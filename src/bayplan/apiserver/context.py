@@ -202,9 +202,12 @@ class Call:
         return Response(code, shape.one(entry), shape.form.media_type, warnings=self.warnings)
 
     def entry(self, namespace: str, name: str) -> Entry | None:
-        """The current state of an object, or None. Raises ApiError (400, 500) for a name or namespace that none can have."""
+        """The current state of an object, or None. Raises ApiError (400, 500) for a name or namespace that none can have, or if it cannot be read."""
         check_key(self.kind, namespace, name)
-        return self.context.objects.cache(self.stored).get(namespace, name)
+        cache = self.context.objects.cache(self.stored)
+        if cache.unreadable:
+            cache.unreadable.check(self.stored.storage_key(namespace, name))
+        return cache.get(namespace, name)
 
     async def in_served_version(self, entry: Entry) -> Entry:
         """An entry of a kind that asks a webhook, in the version of the path. Raises ApiError (500)."""

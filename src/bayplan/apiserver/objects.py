@@ -11,6 +11,7 @@ from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.protobuf import message_of
 from bayplan.apiserver.custom_resources.mixed_cache import is_outdated, mixed
 from bayplan.apiserver.reads.cache import Prepared, stored_value
+from bayplan.apiserver.reads.unreadable import Unreadable
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.store_partition import prefix_of
 from bayplan.apiserver.stored_objects import StoredObjects
@@ -127,7 +128,7 @@ class ObjectStore(StoredObjects):
             entry = cache.make_entry(key, value, revision, revision)
         return entry
 
-    async def remove(self, kind: Kind, entry: Entry) -> int:
+    async def remove(self, kind: Kind, entry: Entry | Unreadable) -> int:
         """Delete the object if it is still as the entry says. Returns the revision. Raises store.Conflict."""
         key, partition = kind.storage_key(entry.namespace, entry.name), self.partition(kind.storage_prefix)
         try:

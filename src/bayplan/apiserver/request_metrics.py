@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from bayplan.api.kinds import Kind
 from bayplan.apiserver.discovery.deprecation import deprecation_of
 from bayplan.apiserver.objects import ObjectStore
+from bayplan.apiserver.reads.cache import ResourceCache
 from bayplan.apiserver.requests import Request, ResourcePath, Response
 from bayplan.support.metrics import Counter, Gauge, Histogram, Registry, exponential_buckets
 
@@ -209,5 +210,9 @@ def _measure_objects(registry: Registry, objects: ObjectStore) -> None:
     before = registry.gauge("apiserver_storage_objects", former, ("resource",))
     for cache in objects.caches():
         kind = cache.kind
-        now.labels(kind.group, kind.plural).set_function(lambda cache=cache: float(cache.count))  # type: ignore[misc]
-        before.labels(kind.group_resource).set_function(lambda cache=cache: float(cache.count))  # type: ignore[misc]
+        now.labels(kind.group, kind.plural).set_function(lambda cache=cache: _count_of(cache))  # type: ignore[misc]
+        before.labels(kind.group_resource).set_function(lambda cache=cache: _count_of(cache))  # type: ignore[misc]
+
+
+def _count_of(cache: ResourceCache) -> float:
+    return -1.0 if cache.unreadable else float(cache.count)

@@ -115,6 +115,11 @@ class _CacheMetrics:
             "Counter of events dispatched in watch cache broken by resource type.",
             _RESOURCE,
         )
+        self._undecoded = registry.counter(
+            "apiserver_storage_decode_errors_total",
+            "Number of stored object decode errors split by object type",
+            _RESOURCE,
+        )
         text = "Current resource version of watch cache broken by resource type. This is truncated to the 15 least significant digits."
         self._revision = registry.gauge("apiserver_watch_cache_resource_version", text, _RESOURCE)
         self._capacity = registry.gauge(
@@ -140,7 +145,7 @@ class _CacheMetrics:
             self._unavailable.labels(name).set(float(not is_available(service)))
         found = {(one.kind.group, one.kind.plural): one for one in self._server.context.objects.caches()}
         families: tuple[Family[Counter] | Family[Gauge] | Family[Histogram], ...] = (
-            *(self._received, self._stored, self._dispatched),
+            *(self._received, self._stored, self._dispatched, self._undecoded),
             *(self._revision, self._capacity, self._sizes),
         )
         for family in families:
@@ -149,11 +154,15 @@ class _CacheMetrics:
         for (group, plural), cache in found.items():
             for counter in (self._received, self._stored, self._dispatched):
                 counter.labels(group, plural).value = cache.events
+            if cache.unreadable.total:
+                self._undecoded.labels(group, plural).value = cache.unreadable.total
             self._revision.labels(group, plural).set(cache.revision)
             self._capacity.labels(group, plural).set(HISTORY_LIMIT)
             self._sizes.labels(group, plural).set(_size_of(cache))
 
 
 def _size_of(cache: ResourceCache) -> float:
+    if cache.unreadable:
+        return -1.0
     sizes = [len(entry.body) for entry in islice(cache.all(), _SAMPLED)]
     return sum(sizes) * cache.count / len(sizes) if sizes else 0.0

@@ -15,9 +15,8 @@ from typing import Final
 
 from bayplan.api.errors import internal_error, service_unavailable
 from bayplan.api.kinds import Kind
-from bayplan.api.protobuf import MAGIC
-from bayplan.apiserver.encryption.prefixes import ENCRYPTED, encryption_prefix
 from bayplan.apiserver.reads.cache import ResourceCache
+from bayplan.apiserver.reads.unreadable import Unreadable
 from bayplan.store.errors import Compacted, StoreClosed, StoreCorrupt, StoreError, StoreUnavailable
 from bayplan.store.interface import Event, KeyValue, Store, Watch
 
@@ -30,7 +29,9 @@ _PAGE = 5000
 _FIRST_EVENTS = 2000
 """Revisions of the past that a server knows from the beginning, if others share its store."""
 _RELIST_PAUSE = 1.0
-"""Seconds between two attempts to read everything anew."""
+"""Seconds between two attempts to read everything anew, or what could not be read."""
+_REREAD_PER_SECOND = 200
+"""Most objects that could not be read and are tried again."""
 
 
 class StorePartition:
@@ -43,8 +44,10 @@ class StorePartition:
         """See StoredObjects."""
         self.revision = 0
         """Revision up to which the caches are current."""
-        self.caches = {kind.storage_prefix: ResourceCache(kind) for kind in kinds}
+        self.caches: dict[str, ResourceCache] = {}
         """By prefix."""
+        for kind in kinds:
+            self._add(ResourceCache(kind))
         self.unknown: Counter[str] = Counter()
         """How many objects the store has under prefixes of no kind."""
         self._elsewhere = elsewhere
@@ -52,17 +55,19 @@ class StorePartition:
         """Events of kinds that are being read, by prefix."""
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._watch: Watch | None = None
-        self._is_loading = False
-        """Whether events are those of the past, which belong to what is read at the start."""
-        self._in_other_form: StoreUnavailable | None = None
-        """Why one of them cannot be served; None if there is none such."""
         self._relisting: asyncio.Task[None] | None = None
         """Reads everything anew; None unless the store's watch was lost."""
         self._unread = ""
         """Why that has failed the last time; "" if it has not."""
+        self._rereading: asyncio.Task[None] | None = None
+        """Tries again what could not be read; None if all could."""
+
+    def _add(self, cache: ResourceCache) -> None:
+        cache.unreadable.when_found = self._reread_later
+        self.caches[cache.kind.storage_prefix] = cache
 
     async def open(self) -> None:
-        """Read everything, then follow the store. Raises what `Store.open` raises, and Untransformable; the store is closed then."""
+        """Read everything, then follow the store. Raises what `Store.open` raises, and StoreUnavailable; the store is closed then."""
         await self.store.open()
         try:
             await self._load()
@@ -80,38 +85,30 @@ class StorePartition:
                 return
             except Compacted:
                 logger.info("the store was compacted while it was read: reading it again")
-            for prefix, cache in self.caches.items():
-                self.caches[prefix] = ResourceCache(cache.kind)
+            for cache in tuple(self.caches.values()):
+                self._add(ResourceCache(cache.kind))
             self.unknown.clear()
         await self._load_at(self.store.revision)
 
     async def _load_at(self, revision: int) -> None:
-        """Read everything as of a revision, and follow the store from there. Raises what the store raises, Untransformable."""
+        """Read everything as of a revision, and follow the store from there. Raises what the store raises, StoreUnavailable."""
         async for item in self._items(PREFIX, revision):
             cache = self._cache_of_key(item.key)
             if item.key.startswith(SERVERS):
                 continue
             if cache is None:
                 self._note_unknown(prefix_of(item.key))
-            elif item.value.startswith(_OTHER_FORMS):
-                raise _in_other_form(item.key, item.value)
             else:
                 cache.load(item.key, item.value, item.mod_revision, item.create_revision)
+                if cache.unreadable:
+                    _refuse_protobuf(cache.unreadable.get(item.key))
         self.revision = revision
         for cache in self.caches.values():
             cache.history_start = cache.revision = revision
-        self._in_other_form, self._is_loading = None, True
-        try:
-            self._watch = await self.store.watch(PREFIX, revision + 1, self._deliver, self._lost)
-        finally:
-            self._is_loading = False
-        self._check_forms(self._watch)
-
-    def _check_forms(self, watch: Watch) -> None:
-        """Raises StoreUnavailable if an event of the past cannot be served."""
-        if self._in_other_form is not None:
-            watch.cancel()
-            raise self._in_other_form
+        self._watch = await self.store.watch(PREFIX, revision + 1, self._deliver, self._lost)
+        for cache in self.caches.values():
+            for _, found in cache.unreadable:
+                _refuse_protobuf(found)
 
     def _note_unknown(self, prefix: str) -> None:
         if self._elsewhere is not None and prefix not in self._elsewhere:
@@ -127,6 +124,27 @@ class StorePartition:
             if not page.more:
                 break
             start = page.items[-1].key + "\0"
+
+    def _reread_later(self) -> None:
+        if self._rereading is None:
+            self._rereading = asyncio.get_running_loop().create_task(self._reread())
+
+    async def _reread(self) -> None:
+        """Until all objects can be read, try again those that cannot: their key may have come."""
+        while count := sum(len(cache.unreadable) for cache in self.caches.values()):
+            await asyncio.sleep(max(_RELIST_PAUSE, count / _REREAD_PER_SECOND))
+            for cache in tuple(self.caches.values()):
+                for key, _ in cache.unreadable:
+                    try:
+                        item = await self.store.get(key)
+                    except StoreClosed:
+                        return
+                    except StoreError as error:
+                        logger.debug("%s cannot be read: %s", key, error)
+                        continue
+                    if item is not None:
+                        cache.reveal(item)
+        self._rereading = None
 
     def _lost(self, _compacted: int) -> None:
         """The store's watch cannot go on: clients are to list anew, as this server does."""
@@ -218,7 +236,9 @@ class StorePartition:
                 cache.apply(event)
         cache.history_start = max(self.revision, revision)
         self.forget(kind)
-        self.caches[prefix] = cache
+        self._add(cache)
+        if cache.unreadable:
+            self._reread_later()
 
     async def _read(self, cache: ResourceCache) -> int:
         """Take in all objects of a kind. Returns the revision as of which that is."""
@@ -244,10 +264,11 @@ class StorePartition:
 
     async def close(self) -> None:
         """End all watches and close the store."""
-        if self._relisting is not None:
-            self._relisting.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._relisting
+        for task in (self._relisting, self._rereading):
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
         if self._watch is not None:
             self._watch.cancel()
         for cache in self.caches.values():
@@ -262,10 +283,7 @@ class StorePartition:
         for event in events:
             cache = self._cache_of_key(event.key)
             if cache is not None:
-                if self._is_loading and event.value is not None and event.value.startswith(_OTHER_FORMS):
-                    self._in_other_form = _in_other_form(event.key, event.value)
-                else:
-                    cache.apply(event)
+                cache.apply(event)
             if self._joining and (joining := self._joining.get(prefix_of(event.key))) is not None:
                 joining.append(event)
         if events:
@@ -294,17 +312,10 @@ class StorePartition:
         await future
 
 
-_OTHER_FORMS: Final = (MAGIC, ENCRYPTED)
-
-
-def _in_other_form(key: str, value: bytes) -> StoreUnavailable:
-    """Why a store is not served as it is."""
-    if value.startswith(ENCRYPTED):
-        what = "start with the configuration that has its key and names its resource (--encryption-provider-config)"
-        return StoreUnavailable(f'{key} is encrypted, as "{encryption_prefix(value)}": {what}')
-    return StoreUnavailable(
-        f"{key} is kept in protobuf: start with --storage-media-type=application/vnd.kubernetes.protobuf, which reads JSON as well"
-    )
+def _refuse_protobuf(found: Unreadable | None) -> None:
+    """Raises StoreUnavailable if an object is kept in protobuf and this server reads JSON: then nearly all are."""
+    if found is not None and found.is_protobuf:
+        raise StoreUnavailable(found.reason)
 
 
 def prefix_of(key: str) -> str:

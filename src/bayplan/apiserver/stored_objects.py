@@ -44,7 +44,7 @@ class StoredObjects:
         return self._elsewhere.get(prefix, self._main) if self._elsewhere else self._main
 
     async def open(self) -> None:
-        """Read everything, then follow the stores. Raises what `Store.open` raises, and Untransformable; the stores are closed then."""
+        """Read everything, then follow the stores. Raises what `Store.open` raises, and StoreUnavailable; the stores are closed then."""
         opened: list[StorePartition] = []
         try:
             for one in self._partitions:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any, Final
 
 from bayplan.api.feature_gates import AFFINITY_DURING_EXECUTION
 from bayplan.client import Client
@@ -58,7 +59,7 @@ from bayplan.controllers.workloads.job import JobController
 from bayplan.controllers.workloads.replicaset import ReplicaSetController
 from bayplan.controllers.workloads.replication_controller import ReplicationManager
 from bayplan.controllers.workloads.statefulset import StatefulSetController
-from bayplan.informers import InformerFactory
+from bayplan.informers import Informer, InformerFactory
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness
@@ -66,6 +67,8 @@ from bayplan.support.tasks import Supervisor
 from bayplan.workqueue.queue import QueueShutDown
 
 logger = logging.getLogger(__name__)
+_SYNC_PATIENCE: Final = 5.0
+"""Seconds that controllers wait for the first lists of kinds that only others need."""
 
 CONTROLLERS: tuple[type[Controller], ...] = (
     ServiceAccountController,  # first: pods cannot be created in a namespace without its account
@@ -154,6 +157,8 @@ class ControllerManager:
         self._informers = InformerFactory(client, clock, randomness)
         self._recorders: list[EventRecorder] = []
         self.controllers: list[Controller] = []
+        self._needed: dict[Controller, list[Informer[Any]]] = {}
+        """The informers of each."""
         makers = _makers(root_ca, token_signer, signing_authority, cloud)
         table = [(cls.name, cls.event_source or cls.name, makers.get(cls, cls)) for cls in CONTROLLERS]
         for name, source, make in (*table, (CLUSTER_AUTOSCALER, CLUSTER_AUTOSCALER, autoscaler)):
@@ -162,25 +167,58 @@ class ControllerManager:
             recorder = EventRecorder(client, source, clock, randomness)
             self._recorders.append(recorder)
             context = ControllerContext(client, self._informers, clock, randomness, recorder, settings, metrics)
-            self.controllers.append(make(context))
+            controller, asked = self._informers.asked_by(partial(make, context))
+            self.controllers.append(controller)
+            self._needed[controller] = asked
 
     async def run(self) -> None:
-        """Start informers, wait until they are in step, then work until cancelled."""
+        """Start informers, wait until they are in step, then work until cancelled.
+
+        Where a kind cannot be listed, the controllers that do not need it go on without it after `_SYNC_PATIENCE`; the others begin once it can be.
+        """
         async with Supervisor("controller-manager") as tasks:
             self._informers.start()
             try:
-                await self._informers.wait_for_sync()
+                in_step = await self._wait_for_sync()
                 for recorder in self._recorders:
                     tasks.spawn("events", recorder.run())
                 for controller in self.controllers:
-                    tasks.spawn(f"{controller.name} background", controller.run_background(), actor=controller.name)
-                    for number in range(controller.workers):
-                        tasks.spawn(f"{controller.name} {number}", work(controller), actor=controller.name)
+                    if in_step:
+                        self._start(controller, tasks)
+                    else:
+                        tasks.spawn(f"{controller.name} start", self._start_in_step(controller, tasks))
                 await asyncio.Event().wait()
             finally:
                 for controller in self.controllers:
                     controller.queue.shut_down()
                 await self._informers.stop()
+
+    async def _wait_for_sync(self) -> bool:
+        """Wait until all informers are in step, but not for ever. Returns whether they are. Raises what ended an informer."""
+        synced = asyncio.create_task(self._informers.wait_for_sync())
+        patience = asyncio.create_task(self._informers.clock.sleep(_SYNC_PATIENCE))
+        try:
+            await asyncio.wait({synced, patience}, return_when=asyncio.FIRST_COMPLETED)
+            if synced.done():
+                await synced
+            return synced.done()
+        finally:
+            synced.cancel()
+            patience.cancel()
+
+    async def _start_in_step(self, controller: Controller, tasks: Supervisor) -> None:
+        needed = self._needed[controller]
+        missing = ", ".join(sorted({one.kind_name for one in needed if not one.has_synced}))
+        if missing:
+            logger.warning("%s waits for lists of %s", controller.name, missing)
+        await self._informers.wait_for_sync(needed)
+        self._start(controller, tasks)
+
+    @staticmethod
+    def _start(controller: Controller, tasks: Supervisor) -> None:
+        tasks.spawn(f"{controller.name} background", controller.run_background(), actor=controller.name)
+        for number in range(controller.workers):
+            tasks.spawn(f"{controller.name} {number}", work(controller), actor=controller.name)
 
 
 def _makers(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from bayplan.api.errors import ApiError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+M = TypeVar("M")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 30.0
 _PAGE = 10_000
@@ -69,6 +70,11 @@ class Informer(Generic[T]):
         self._synced = asyncio.Event()
         self.resource_version = ""
         """Revision up to which the cache is current."""
+
+    @property
+    def kind_name(self) -> str:
+        """The kind that it follows, for messages."""
+        return self._cls.__name__
 
     @property
     def has_synced(self) -> bool:
@@ -207,6 +213,8 @@ class InformerFactory:
         self._informers: dict[tuple[Any, str, str, str], Informer[Any]] = {}
         self._tasks: dict[tuple[Any, str, str, str], asyncio.Task[None]] = {}
         self._started = False
+        self._asked: list[Informer[Any]] | None = None
+        """What was asked for, while `asked_by` wants to know."""
         self._custom_kinds: CustomKinds | None = None
 
     @property
@@ -236,7 +244,17 @@ class InformerFactory:
             )
             if self._started:
                 self._start(key, informer)
+        if self._asked is not None:
+            self._asked.append(informer)
         return informer
+
+    def asked_by(self, make: Callable[[], M]) -> tuple[M, list[Informer[Any]]]:
+        """What a function makes, and the informers that it asked for meanwhile."""
+        asked = self._asked = []
+        try:
+            return make(), asked
+        finally:
+            self._asked = None
 
     def start(self) -> None:
         """Start all informers, and every later one at once."""
@@ -258,14 +276,18 @@ class InformerFactory:
             if gone:
                 informer.clear()
 
-    async def wait_for_sync(self) -> None:
-        """Return once all informers have their first list. Raises what ended an informer, if one ended."""
+    async def wait_for_sync(self, informers: Collection[Informer[Any]] | None = None) -> None:
+        """Return once all informers, or some, have their first list. Raises what ended an informer, if one ended."""
         for key, informer in tuple(self._informers.items()):
-            synced = asyncio.create_task(informer.wait_for_sync())
-            await asyncio.wait({synced, self._tasks[key]}, return_when=asyncio.FIRST_COMPLETED)
-            if not synced.done():
+            if informers is not None and informer not in informers:
+                continue
+            task, synced = self._tasks[key], asyncio.create_task(informer.wait_for_sync())
+            try:
+                await asyncio.wait({synced, task}, return_when=asyncio.FIRST_COMPLETED)
+                if not synced.done():
+                    await task
+            finally:
                 synced.cancel()
-                await self._tasks[key]
 
     async def stop(self) -> None:
         """End all informers. What is asked for from now on does not start."""

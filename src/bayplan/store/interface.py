@@ -18,11 +18,27 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 
+class UnreadableValue(bytes):
+    """A value as it is stored, which cannot be turned into what it stands for; what is stored beside it is served nevertheless. Stores that keep what they were
+    given have none."""
+
+    reason: str
+    """Why not, with the key in it."""
+
+    @classmethod
+    def of(cls, value: bytes, reason: str) -> UnreadableValue:
+        """Mark a value."""
+        marked = cls(value)
+        marked.reason = reason
+        return marked
+
+
 class KeyValue(msgspec.Struct, frozen=True, gc=False):
     """One key as of one revision."""
 
     key: str
     value: bytes
+    """An `UnreadableValue` where it is kept in another form that cannot be read."""
     create_revision: int
     """Revision of the write that created this incarnation of the key."""
     mod_revision: int
@@ -39,7 +55,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     key: str
     revision: int
     value: bytes | None
-    """The new value; None if the key was deleted."""
+    """The new value, as in `KeyValue`; None if the key was deleted."""
     create_revision: int
     """Create revision of the key (of the deleted incarnation, if it was deleted)."""
     previous: bytes | None

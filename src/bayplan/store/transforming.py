@@ -2,20 +2,29 @@
 
 put(key, value)  -> transformer of the key -> to_storage   -> the store below
 get, range, watch <- transformer of the key <- from_storage <- the store below
+
+What a transformer cannot read is delivered as an `UnreadableValue`: one lost key of one object takes nothing else away.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from msgspec.structs import replace
 
 from bayplan.store.errors import Untransformable
-from bayplan.store.interface import Deliver, Event, KeyValue, Lost, PendingWrite, RangeResult, Store, Watch
-
-logger = logging.getLogger(__name__)
+from bayplan.store.interface import (
+    Deliver,
+    Event,
+    KeyValue,
+    Lost,
+    PendingWrite,
+    RangeResult,
+    Store,
+    UnreadableValue,
+    Watch,
+)
 
 
 class Transformer(Protocol):
@@ -97,9 +106,10 @@ class TransformingStore:
         transformer = self._choose(key)
         return value if transformer is None else transformer.to_storage(key, value)
 
-    def _read(self, key: str, value: bytes) -> bytes:
-        transformer = self._choose(key)
-        return value if transformer is None else transformer.from_storage(key, value)
+    def _item(self, item: KeyValue) -> KeyValue:
+        transformer = self._choose(item.key)
+        value = item.value if transformer is None else _read(transformer, item.key, item.value)
+        return item if value is item.value else replace(item, value=value)
 
     def _note(self, key: str, value: bytes | None, transformer: Transformer) -> None:
         """Remember in which form a key is stored."""
@@ -107,10 +117,6 @@ class TransformingStore:
             self._forms.pop(key, None)
         else:
             self._forms[key] = value[:_FORM_BYTES]
-
-    def _item(self, item: KeyValue) -> KeyValue:
-        value = self._read(item.key, item.value)
-        return item if value is item.value else replace(item, value=value)
 
     def _event(self, event: Event) -> Event:
         transformer = self._choose(event.key)
@@ -122,8 +128,8 @@ class TransformingStore:
         if own is not None and own[0] == value:
             read: bytes | None = own[1]
         else:
-            read = None if value is None else transformer.from_storage(event.key, value)
-        read_previous = None if previous is None else transformer.from_storage(event.key, previous)
+            read = None if value is None else _read(transformer, event.key, value)
+        read_previous = None if previous is None else _read(transformer, event.key, previous)
         if read is value and read_previous is previous:
             return event
         return replace(event, value=read, previous=read_previous)
@@ -136,14 +142,12 @@ class TransformingStore:
                 await self._readiness.make_ready(item.key, item.value)
 
     async def get(self, key: str, *, revision: int = 0) -> KeyValue | None:
-        """See Store. Raises Untransformable, too."""
         item = await self._below.get(key, revision=revision)
         if item is not None:
             await self._make_ready((item,))
         return None if item is None else self._item(item)
 
     async def range(self, start: str, end: str, *, limit: int = 0, revision: int = 0) -> RangeResult:
-        """See Store. Raises Untransformable, too."""
         page = await self._below.range(start, end, limit=limit, revision=revision)
         await self._make_ready(page.items)
         if page.revision == self._below.revision:
@@ -190,31 +194,19 @@ class TransformingStore:
         await self._below.catch_up()
 
     async def watch(self, prefix: str, start_revision: int, deliver: Deliver, lost: Lost | None = None) -> Watch:
-        """See Store. Raises Untransformable for an event of the past that cannot be read. One that cannot be read later ends the watch, which is lost: whoever
-        follows has to read everything anew, and cannot until the value is right."""
-        watch: Watch | None = None
-        failures: list[Untransformable] = []
-
         def delivered(events: Sequence[Event]) -> None:
-            if failures:
-                return
-            try:
-                read = [self._event(event) for event in events]
-            except Untransformable as error:
-                failures.append(error)
-                if watch is not None:
-                    logger.error("the store cannot be followed any more: %s", error)
-                    watch.cancel()
-                    if lost is not None:
-                        lost(events[-1].revision)
-                return
-            deliver(read)
+            deliver([self._event(event) for event in events])
 
-        watch = await self._below.watch(prefix, start_revision, delivered, lost)
-        if failures:
-            watch.cancel()
-            raise failures[0]
-        return watch
+        return await self._below.watch(prefix, start_revision, delivered, lost)
 
     async def compact(self, revision: int) -> None:
         await self._below.compact(revision)
+
+
+def _read(transformer: Transformer, key: str, value: bytes) -> bytes:
+    if type(value) is UnreadableValue:
+        return value
+    try:
+        return transformer.from_storage(key, value)
+    except Untransformable as error:
+        return UnreadableValue.of(value, str(error))

@@ -17,6 +17,7 @@ from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.kinds import Kind
 from bayplan.apiserver.reads.cache import ResourceCache, stored_value, with_revision
+from bayplan.apiserver.reads.unreadable import check_readable
 from bayplan.apiserver.reads.watching import Entry
 
 
@@ -80,17 +81,19 @@ class MixedCache(ResourceCache):
 
     def make_entry(self, key: str, value: bytes, revision: int, create_revision: int, obj: Any = None) -> MixedEntry:
         """See ResourceCache; in the version of the value."""
+        check_readable(value)
         kind = self._kind_of(value)
         body = with_revision(value[len(kind.type_meta) :], revision)
         namespace, _, name = key[len(kind.storage_prefix) :].rpartition("/")
         read = kind.type.read(b"{" + body)
         return MixedEntry((namespace, name), (revision, create_revision), read, body, kind.version)
 
-    def load(self, key: str, value: bytes, revision: int, create_revision: int) -> None:
+    def _loaded(self, key: str, value: bytes, revision: int, create_revision: int) -> MixedEntry:
         """See ResourceCache; by the schema of the version of the value."""
+        check_readable(value)
         kind = self._kind_of(value)
         value = stored_value(kind, kind.renewed(kind.type.read(value)))
-        self._put(self.make_entry(key, value, revision, create_revision))
+        return self.make_entry(key, value, revision, create_revision)
 
     def as_deleted(self, last: Entry, revision: int) -> MixedEntry:
         assert isinstance(last, MixedEntry)

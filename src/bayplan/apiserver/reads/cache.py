@@ -25,6 +25,7 @@ from bayplan.api.kinds import Kind
 from bayplan.api.strategies import strategy_for
 from bayplan.apiserver.reads.history import History
 from bayplan.apiserver.reads.observed import observed_decoder
+from bayplan.apiserver.reads.unreadable import NOT_READABLE, Unreadable, UnreadableObjects, check_readable
 from bayplan.apiserver.reads.watching import Entry, Event, Watcher
 from bayplan.store.interface import Event as StoreEvent
 from bayplan.store.interface import KeyValue
@@ -101,6 +102,7 @@ class ResourceCache:
         self.buckets: dict[str, Bucket] = {}
         self.watchers: dict[Watcher, None] = {}
         """In the order in which they came, so that equal runs tell them in the same order."""
+        self.unreadable = UnreadableObjects()
         self.count = 0
         self.events = 0
         """How many changes came from the store."""
@@ -156,13 +158,17 @@ class ResourceCache:
             self._decoded.popleft().decoded = None
 
     def make_entry(self, key: str, value: bytes, revision: int, create_revision: int, obj: Any = None) -> Entry:
-        """An entry from stored bytes; `obj` saves decoding them: the object, if the writer still has it, or what is `Prepared` (for this write alone)."""
+        """An entry from stored bytes; `obj` saves decoding them: the object, if the writer still has it, or what is `Prepared` (for this write alone).
+
+        Raises one of `NOT_READABLE`.
+        """
         if type(obj) is Prepared and obj.entry is not None:
             return obj.entry
+        check_readable(value)
         if isinstance(self.kind, CustomKind) and not value.startswith(self.kind.type_meta):
             value, obj = in_version(self.kind, value), None
         body = with_revision(value[len(self.kind.type_meta) :], revision)
-        namespace, _, name = key[len(self.kind.storage_prefix) :].rpartition("/")
+        namespace, name = self._named(key)
         if type(obj) is Prepared:
             entry = obj.entry = Entry(namespace, name, revision, create_revision, body, obj.labels, obj.fields, obj.uid)
             return entry
@@ -189,6 +195,11 @@ class ResourceCache:
             entry.decoded = decoded  # for good, since the body does not say it all
         return entry
 
+    def _named(self, key: str) -> tuple[str, str]:
+        """Namespace and name of a storage key."""
+        namespace, _, name = key[len(self.kind.storage_prefix) :].rpartition("/")
+        return namespace, name
+
     def become(self, kind: Kind) -> None:
         """Serve another row of the same kind, whose objects look the same."""
         self.kind, self.strategy = kind, strategy_for(kind)
@@ -196,27 +207,35 @@ class ResourceCache:
 
     def load(self, key: str, value: bytes, revision: int, create_revision: int) -> None:
         """Take in an object at start-up, without an event."""
+        try:
+            self._put(self._loaded(key, value, revision, create_revision))
+        except NOT_READABLE as error:
+            self.unreadable.add(key, Unreadable(key, self._named(key), revision, value, error, None))
+
+    def _loaded(self, key: str, value: bytes, revision: int, create_revision: int) -> Entry:
+        """An entry of an object that may have been kept under other rules. Raises one of `NOT_READABLE`."""
         if isinstance(self.kind, CustomKind):
+            check_readable(value)
             value = in_version(self.kind, value)
-        self._put(self.make_entry(key, value, revision, create_revision))
+        return self.make_entry(key, value, revision, create_revision)
 
     def apply(self, event: StoreEvent) -> None:
         """Take in a committed change and tell the watchers."""
         self.revision = event.revision
         self.events += 1
+        hidden = self.unreadable.pop(event.key) if self.unreadable else None
+        before = None if hidden is None else hidden.last
         if event.value is not None:
-            entry = self.make_entry(event.key, event.value, event.revision, event.create_revision, event.attachment)
-            change = Event(entry, self._put(entry), event.revision)
+            try:
+                entry = self.make_entry(event.key, event.value, event.revision, event.create_revision, event.attachment)
+            except NOT_READABLE as error:
+                self._hide(event.key, event.revision, event.value, error, before)
+                return
+            change = Event(entry, self._put(entry) or before, event.revision)
         else:
-            namespace, _, name = event.key[len(self.kind.storage_prefix) :].rpartition("/")
-            last = self.get(namespace, name)
+            last = self._remove(event.key) or before
             if last is None:
                 return
-            bucket = self.buckets[namespace]
-            bucket.remove(name)
-            if not bucket.entries:
-                del self.buckets[namespace]
-            self.count -= 1
             change = Event(None, self.as_deleted(last, event.revision), event.revision)
         dropped = self._history.append(change)
         if dropped is not None:
@@ -224,19 +243,55 @@ class ResourceCache:
         for watcher in tuple(self.watchers):
             watcher.offer(change)
 
-    def replace(self, items: Iterable[KeyValue], revision: int) -> None:
-        """Become what the store has at a revision, after events were missed: clients' watches end, since what happened in between cannot be told; the server's own
-        learn what differs."""
+    def _remove(self, key: str) -> Entry | None:
+        """Take an object out, if it is there; returns what it was."""
+        namespace, name = self._named(key)
+        last = self.get(namespace, name)
+        if last is not None:
+            bucket = self.buckets[namespace]
+            bucket.remove(name)
+            if not bucket.entries:
+                del self.buckets[namespace]
+            self.count -= 1
+        return last
+
+    def _hide(self, key: str, revision: int, value: bytes, error: Exception, before: Entry | None) -> None:
+        """An object has become one that cannot be read: clients cannot be told what it is, and have to list anew."""
+        last = self._remove(key) or before
+        self.history_start = revision
+        self._expire_clients()
+        self.unreadable.add(key, Unreadable(key, self._named(key), revision, value, error, last))
+
+    def reveal(self, item: KeyValue) -> None:
+        """Take in an object that could not be read until now, if it is still the same and can be."""
+        hidden = self.unreadable.get(item.key)
+        if hidden is None or hidden.revision != item.mod_revision:
+            return
+        try:
+            entry = self._loaded(item.key, item.value, item.mod_revision, item.create_revision)
+        except NOT_READABLE:
+            return
+        self.unreadable.pop(item.key)
+        self._put(entry)
+        self.history_start = self.revision
+        change = Event(entry, hidden.last, self.revision)
+        for watcher in tuple(self.watchers):
+            watcher.offer(change)
+
+    def _expire_clients(self) -> None:
         for watcher in tuple(self.watchers):
             if watcher.is_client:
                 watcher.expire()
-        prefix = len(self.kind.storage_prefix)
+
+    def replace(self, items: Iterable[KeyValue], revision: int) -> None:
+        """Become what the store has at a revision, after events were missed: clients' watches end, since what happened in between cannot be told; the server's own
+        learn what differs."""
+        self._expire_clients()
         kept: set[str] = set()
         changed: list[StoreEvent] = []
         for item in items:
-            namespace, _, name = item.key[prefix:].rpartition("/")
             kept.add(item.key)
-            last = self.get(namespace, name)
+            last = self.get(*self._named(item.key))
             if last is None or last.revision != item.mod_revision:
                 changed.append(StoreEvent(item.key, item.mod_revision, item.value, item.create_revision, None, 0))
         changed.sort(key=lambda event: event.revision)
@@ -244,6 +299,9 @@ class ResourceCache:
             key = self.kind.storage_key(entry.namespace, entry.name)
             if key not in kept:
                 changed.append(StoreEvent(key, revision, None, entry.create_revision, None, entry.revision))
+        for key, hidden in self.unreadable:
+            if key not in kept:
+                changed.append(StoreEvent(key, revision, None, 0, None, hidden.revision))
         for event in changed:
             self.apply(event)
         self.history_start = self.revision = max(self.revision, revision)

@@ -212,7 +212,7 @@ def _check_is_new(call: Call, name: str) -> None:
 
 def _already_exists(call: Call, name: str) -> ApiError:
     error = already_exists(call.kind.plural, call.kind.group, name)
-    existing = call.entry(call.path.namespace if call.kind.namespaced else "", name)
+    existing = call.context.objects.cache(call.stored).get(call.path.namespace if call.kind.namespaced else "", name)
     if (
         existing is not None
         and b'"deletionTimestamp"' in existing.body

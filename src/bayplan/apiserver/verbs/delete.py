@@ -19,6 +19,7 @@ from bayplan.api.errors import (
     invalid_object,
     not_found_error,
 )
+from bayplan.api.feature_gates import UNSAFE_DELETION
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.admission.chain import DELETE, AdmissionRequest
 from bayplan.apiserver.context import Call
@@ -26,7 +27,7 @@ from bayplan.apiserver.reads.cache import stored_value
 from bayplan.apiserver.reads.list_options import check_list_options
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter, parameters
-from bayplan.apiserver.verbs import read
+from bayplan.apiserver.verbs import read, unsafe_delete
 from bayplan.apiserver.verbs.rules import next_generation
 from bayplan.apiserver.writes.body_errors import Unrecognized, head_problem, version_problem
 from bayplan.store.errors import Conflict
@@ -47,6 +48,8 @@ async def delete(call: Call) -> Response:
         detail = "this is a system priority class and cannot be deleted"
         raise forbidden_error(call.kind.plural, call.kind.group, call.path.name, detail)
     _warn(call, options)
+    if options.ignore_store_read_error_with_cluster_breaking_potential:
+        return await unsafe_delete.delete(call)
     entry = call.entry(call.path.namespace, call.path.name)
     if entry is None:
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
@@ -68,6 +71,7 @@ async def delete_collection(call: Call) -> Response:
     shape = call.shape(is_list=True)
     check_list_options(call.request.query, watch=False)
     options = parse_options(call)
+    unsafe_delete.refuse_collections(options)
     read.selection(call)
     _warn(call, options)
     entries, meta = await read.chosen(call)
@@ -105,7 +109,11 @@ def parse_options(call: Call) -> meta_v1.DeleteOptions:
             options.propagation_policy = query["propagationPolicy"]
         if "orphanDependents" in query:
             options.orphan_dependents = bool_parameter(query, "orphanDependents")
+        if unsafe_delete.FIELD in query:
+            options.ignore_store_read_error_with_cluster_breaking_potential = bool_parameter(query, unsafe_delete.FIELD)
         options.dry_run = tuple(parameters(query, "dryRun"))
+    if UNSAFE_DELETION not in call.context.settings.feature_gates:
+        options.ignore_store_read_error_with_cluster_breaking_potential = None
     validate_options(options)
     call.deletes_for_show = bool(options.dry_run)
     return options
@@ -147,6 +155,8 @@ def validate_options(options: meta_v1.DeleteOptions) -> None:
         )
     if options.dry_run and set(options.dry_run) != {"All"}:
         errors.append(FieldError(ErrorType.NOT_SUPPORTED, "dryRun", list(options.dry_run), 'supported values: "All"'))
+    if options.ignore_store_read_error_with_cluster_breaking_potential:
+        errors += unsafe_delete.option_errors(options)
     if errors:
         raise invalid_object("DeleteOptions", "meta.k8s.io", "", errors)
 

@@ -25,6 +25,7 @@ from bayplan.apiserver.reads.cache import ResourceCache
 from bayplan.apiserver.reads.list_options import check_list_options
 from bayplan.apiserver.reads.negotiation import PROTOBUF, negotiate_stream
 from bayplan.apiserver.reads.storage_key import check_key
+from bayplan.apiserver.reads.unreadable import NOT_READABLE, reason
 from bayplan.apiserver.reads.watching import ADDED, BOOKMARK, Entry, Watcher
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter, revision_problem
 from bayplan.store.errors import Compacted, FutureRevision, StoreCorrupt
@@ -308,9 +309,11 @@ async def entries_at(
     call: Call, at: int, after: tuple[str, str], select: Callable[[Entry], bool] | None, limit: int
 ) -> list[Entry]:
     """Entries in order as of a revision: from the cache if nothing changed since, from the store's history otherwise, which ends where it was
-    compacted. One page and, to count what remains, all that follows it (with a selector: one more than the page)."""
+    compacted. Raises ApiError (500) if one cannot be read. One page and, to count what remains, all that follows it (with a selector: one more than the page)."""
     cache = call.context.objects.cache(call.stored)
     namespace = call.path.namespace
+    if cache.unreadable:
+        cache.unreadable.check_all(namespace)
     if (
         at >= cache.revision
         and at >= call.context.objects.partition(call.stored.storage_prefix).store.compacted_revision
@@ -343,7 +346,12 @@ async def _entries_from_history(
         raise
     except StoreCorrupt as error:
         raise internal_error(str(error)) from error
-    entries = [cache.make_entry(item.key, item.value, item.mod_revision, item.create_revision) for item in result.items]
+    entries: list[Entry] = []
+    for item in result.items:
+        try:
+            entries.append(cache.make_entry(item.key, item.value, item.mod_revision, item.create_revision))
+        except NOT_READABLE as error:
+            raise internal_error(reason(item.key, item.value, error)) from error
     return entries if select is None else [entry for entry in entries if select(entry)]
 
 
@@ -360,6 +368,8 @@ def watch(call: Call) -> Response:
     timeout = int_parameter(query, "timeoutSeconds")
     check_key(call.kind, call.path.namespace, call.path.name)
     cache = call.context.objects.cache(call.stored)
+    if cache.unreadable:
+        cache.unreadable.check_all(call.path.namespace)
     chooses = select
     if call.path.namespace:
         inner, namespace = select, call.path.namespace

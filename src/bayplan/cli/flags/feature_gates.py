@@ -1,7 +1,7 @@
 """The feature gates of Kubernetes and Bayplan's own: which there are, and what `--feature-gates` may say of them.
 
-Bayplan behaves as Kubernetes does with every gate at its default, but for those of pod groups (`WORKLOAD_GATES`), so any
-other gate that is set otherwise is named in a note.
+Bayplan behaves as Kubernetes does with every gate at its default, but for those of pod groups (`WORKLOAD_GATES`) and of
+the API server that it follows (`API_GATES`), so any other gate that is set otherwise is named in a note.
 The list beside this module is that of Kubernetes' `versioned_feature_list.yaml`, as it stands in this version.
 """
 
@@ -13,10 +13,12 @@ from typing import Final, NamedTuple
 
 import click
 
-from bayplan.api.feature_gates import ALL_GATES, NEWER_GATES, WORKLOAD_GATES, missing_gates
+from bayplan.api.feature_gates import ALL_GATES, API_GATES, NEWER_GATES, WORKLOAD_GATES, missing_gates
 
 _COMPONENTS: Final = ("kube", "bayplan")
 """The components that may stand before a gate, as in `kube:Gate=true`: whose gate it is."""
+_FOLLOWED: Final = ALL_GATES.union(API_GATES, WORKLOAD_GATES)
+"""Gates that have an effect."""
 
 
 class Gate(NamedTuple):
@@ -82,8 +84,7 @@ def gates_in_force(on: frozenset[str] = frozenset()) -> tuple[tuple[str, str, bo
 
 def gates_without_effect(gates: dict[str, bool]) -> list[str]:
     """Those that are set otherwise than Bayplan behaves."""
-    followed = ALL_GATES.union(WORKLOAD_GATES)
-    return [name for name, setting in gates.items() if name not in followed and setting != known_gates()[name].default]
+    return [name for name, setting in gates.items() if name not in _FOLLOWED and setting != known_gates()[name].default]
 
 
 def own_gates(text: str) -> frozenset[str]:
@@ -94,9 +95,7 @@ def own_gates(text: str) -> frozenset[str]:
     gates = gates_of(text)
     if ignored := gates_without_effect(gates):
         click.echo(f"bayplan: note: Bayplan behaves as with the default of {', '.join(ignored)}", err=True)
-    found = frozenset(
-        name for name, setting in gates.items() if setting and (name in ALL_GATES or name in WORKLOAD_GATES)
-    )
+    found = frozenset(name for name, setting in gates.items() if setting and name in _FOLLOWED)
     for name, missing in missing_gates(found):
         raise click.UsageError(
             f"--feature-gates: {name} is enabled, but depends on features that are disabled: [{' '.join(missing)}]"
