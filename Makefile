@@ -23,7 +23,7 @@ $(STAMP): pyproject.toml
 install: $(STAMP) ## Make the environment in .venv
 
 test: install ## Run all tests
-	$(BIN)/python -m pytest -n 3 --dist loadgroup -rs --durations=25 --durations-min=4
+	$(BIN)/python -m pytest -n 3 --dist loadgroup -rsR --durations=25 --durations-min=4
 
 faults: install ## Clusters and controllers under 1,000 seeds of faults each, in virtual time
 	$(BIN)/bayplan faults --seeds 1000 -j 2
