@@ -28,7 +28,7 @@ def changes(count: int) -> list[Event]:
 
 def contents(events: Iterable[Event]) -> list[Any]:
     """All that events say."""
-    own = [name for name in Entry.__slots__ if name not in ("decoded", "packed")]
+    own = [name for name in Entry.__slots__ if name != "decoded"]
     return [
         (
             event.revision,
@@ -67,9 +67,29 @@ def test_only_the_newest_events_are_kept_as_they_were_made() -> None:
 def test_the_events_around_an_entry_share_its_bytes() -> None:
     past = filled(changes(10))
     past.forget(0)
-    first, second = list(past._events)[:2]
-    assert isinstance(first.entry, bytes)
-    assert first.entry is second.previous
+    (block,) = past._blocks
+    (part,) = block._parts
+    assert [part.count(b'"name":"pod-%d"' % number) for number in range(1, 10)] == [1] * 9
+
+
+def test_few_events_at_a_time_are_packed_together() -> None:
+    events = changes(300)
+    past = History(lambda _: False)
+    for event in events:
+        past.append(event)
+        past.forget(0)
+    assert len(past._blocks) == 3
+    assert contents(past.after(0)) == contents(events)
+
+
+def test_entries_that_know_more_stay_as_they_are() -> None:
+    class Other(Entry):
+        """As those of kinds whose objects are kept in several versions."""
+
+    other = Other("default", "pod-1", 1, 1, b"{}", {}, {}, "uid-1")
+    past = filled([Event(other, None, 1)])
+    past.forget(0)
+    assert past.after(0)[0].entry is other
 
 
 def test_entries_whose_objects_are_shared_are_packed_when_that_ends() -> None:

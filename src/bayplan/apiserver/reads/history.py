@@ -1,20 +1,20 @@
 """The past of one kind: its latest changes, in order, so that watches can resume without a new list.
 
-The newest changes stay as they were made, with the lines that watchers share: most who resume start there. Older ones are packed: one block of bytes per
-object and revision instead of a score of small objects (names, labels, selectable fields). There are thousands of them, they live for minutes among what lives
-for milliseconds, and Python's allocator gives memory back in pieces of a mebibyte, as soon as nothing lives in one: small objects of the past would
-keep a process at the size of its busiest minute.
+The newest changes stay as they were made, with the lines that watchers share: most who resume start there. Older ones are packed, many into one block of bytes.
+There are thousands of them, they live for minutes among what lives for milliseconds, and Python's allocator gives memory back in pieces of a mebibyte, as soon as
+nothing lives in one: small objects of the past, and even one piece of bytes for each, would keep a process at the size of its busiest minute.
 
-    made                                       packed                               forgotten
-    Event, Entry, dicts, strings, lines   ->   two references to bytes         ->
+    made                                       packed                                    forgotten
+    Event, Entry, dicts, strings, lines   ->   Block: revisions, and entries as bytes ->
     newest LINES_KEPT                          until the store has forgotten them, at most HISTORY_LIMIT
 """
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 import msgspec
 
@@ -26,95 +26,161 @@ LINES_KEPT = 512
 """Newest events per kind that keep the lines that watchers were sent: later watchers seldom start further back."""
 HISTORY_KEPT = 100
 """Events kept per kind however old they are."""
+_BLOCK: Final = 128
+"""Events that are packed at once."""
 
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 _DECODE: Final = msgspec.msgpack.Decoder().decode
+_NOTHING: Final = -1
+"""Stands for no entry."""
+_FIELDS: Final = 3
+"""Numbers per event of a block: its revision, and which entries of the block are its object now and before."""
+
+IsCurrent = Callable[[Entry], bool]
 
 
-class _Packed(NamedTuple):
-    """An event as it is kept. An entry stays as it is while somebody may want its decoded object."""
+class _Block:
+    """Events in order, as they are kept."""
 
-    revision: int
-    entry: bytes | Entry | None
-    previous: bytes | Entry | None
+    __slots__ = ("_first", "_kept", "_numbers", "_parts")
+
+    def __init__(self, events: Iterable[Event], is_current: IsCurrent) -> None:
+        self._numbers = array("q")
+        self._first = 0
+        """How many of the events have been forgotten."""
+        self._kept: dict[int, Entry] = {}
+        """Entries that stay as they are, by their place: what is there now, or whose decoded object somebody may want."""
+        self._parts: list[bytes] = []
+        """The others: arguments of `Entry` by place."""
+        places: dict[int, int] = {}
+        for event in events:
+            self._numbers.append(event.revision)
+            for entry in (event.entry, event.previous):
+                place = _NOTHING if entry is None else places.setdefault(id(entry), len(places))
+                self._numbers.append(place)
+                if entry is not None:
+                    self._kept[place] = entry
+        self.pack(is_current)
+
+    def __len__(self) -> int:
+        return len(self._numbers) // _FIELDS - self._first
+
+    @property
+    def first_revision(self) -> int:
+        """Of the oldest event."""
+        return self._numbers[self._first * _FIELDS]
+
+    @property
+    def last_revision(self) -> int:
+        """Of the newest event."""
+        return self._numbers[-_FIELDS]
+
+    def drop_first(self) -> None:
+        """Forget the oldest event."""
+        self._first += 1
+
+    def pack(self, is_current: IsCurrent) -> None:
+        """Pack the entries that need not stay as they are any more."""
+        packed = {
+            place: _arguments(entry)
+            for place, entry in self._kept.items()
+            if type(entry) is Entry and entry.decoded is None and not is_current(entry)
+        }
+        if packed:
+            self._parts.append(_ENCODE(packed))
+            self._kept = {place: entry for place, entry in self._kept.items() if place not in packed}
+
+    def events(self) -> list[Event]:
+        """The events that are not forgotten, as they were."""
+        entries = dict(self._kept)
+        for part in self._parts:
+            entries.update((place, Entry(*arguments)) for place, arguments in _DECODE(part).items())
+        numbers = iter(self._numbers[self._first * _FIELDS :])
+        return [
+            Event(entries.get(now), entries.get(before), revision)
+            for revision, now, before in zip(numbers, numbers, numbers, strict=True)
+        ]
 
 
 class History:
     """The latest events of one kind."""
 
-    __slots__ = ("_events", "_is_current")
+    __slots__ = ("_blocks", "_is_current", "_length", "_newest")
 
-    def __init__(self, is_current: Callable[[Entry], bool]) -> None:
+    def __init__(self, is_current: IsCurrent) -> None:
         """is_current: whether an entry is what is there now, which lives anyway and is not packed."""
-        self._events: deque[Event | _Packed] = deque()
+        self._blocks: deque[_Block] = deque()
+        self._newest: deque[Event] = deque()
+        """Those behind the blocks."""
+        self._length = 0
         self._is_current = is_current
 
     def __len__(self) -> int:
-        return len(self._events)
+        return self._length
 
     def append(self, event: Event) -> int | None:
         """Add the newest event. Returns the revision of the one that had to go for it, if any had to."""
-        events = self._events
-        dropped = events.popleft().revision if len(events) >= HISTORY_LIMIT else None
-        events.append(event)
-        if len(events) > LINES_KEPT:
-            events[-LINES_KEPT - 1] = self._packed(events[-LINES_KEPT - 1])
+        dropped = self._drop_first() if self._length >= HISTORY_LIMIT else None
+        newest = self._newest
+        newest.append(event)
+        self._length += 1
+        if len(newest) >= LINES_KEPT + _BLOCK:
+            self._pack([newest.popleft() for _ in range(_BLOCK)])
         return dropped
 
     def after(self, revision: int) -> list[Event]:
         """Events with a higher revision, in order."""
-        found: list[Event] = []
-        for event in reversed(self._events):
-            if event.revision <= revision:
+        parts: list[list[Event]] = [[event for event in self._newest if event.revision > revision]]
+        for block in reversed(self._blocks):
+            if block.last_revision <= revision:
                 break
-            found.append(_unpacked(event))
-        found.reverse()
-        return found
+            parts.append([event for event in block.events() if event.revision > revision])
+        return [event for part in reversed(parts) for event in part]
 
     def forget(self, revision: int) -> int | None:
         """Drop events up to a revision, but not the latest, and pack the others. Returns the revision of the last one dropped, if there is one."""
-        events, dropped = self._events, None
-        while len(events) > HISTORY_KEPT and events[0].revision <= revision:
-            dropped = events.popleft().revision
-        self._events = deque(self._packed(event) for event in events)
+        dropped = None
+        while self._length > HISTORY_KEPT and self._first_revision() <= revision:
+            dropped = self._drop_first()
+        for block in self._blocks:
+            block.pack(self._is_current)
+        if self._newest:
+            last = self._blocks.pop().events() if self._blocks and len(self._blocks[-1]) < _BLOCK else []
+            self._pack([*last, *self._newest])
+            self._newest.clear()
         return dropped
 
-    def _packed(self, event: Event | _Packed) -> _Packed:
-        if isinstance(event, Event):
+    def _pack(self, events: list[Event]) -> None:
+        for event in events:
             event.forget_lines()
-        elif not isinstance(event.entry, Entry) and not isinstance(event.previous, Entry):
-            return event
-        return _Packed(event.revision, self._packed_entry(event.entry), self._packed_entry(event.previous))
+        for start in range(0, len(events), _BLOCK):
+            self._blocks.append(_Block(events[start : start + _BLOCK], self._is_current))
 
-    def _packed_entry(self, entry: bytes | Entry | None) -> bytes | Entry | None:
-        """One block of bytes per entry, which the event that made it and the one that ended it share."""
-        if not isinstance(entry, Entry) or entry.decoded is not None or self._is_current(entry):
-            return entry
-        return _in_one_block(entry)
+    def _first_revision(self) -> int:
+        return self._blocks[0].first_revision if self._blocks else self._newest[0].revision
 
-
-def _in_one_block(entry: Entry) -> bytes:
-    if entry.packed is None:
-        entry.packed = _ENCODE(  # the arguments of `Entry`
-            (
-                entry.namespace,
-                entry.name,
-                entry.revision,
-                entry.create_revision,
-                entry.body,
-                entry.labels,
-                entry.fields,
-                entry.uid,
-            )
-        )
-    return entry.packed
+    def _drop_first(self) -> int:
+        """Drop the oldest event. Returns its revision."""
+        revision = self._first_revision()
+        if self._blocks:
+            self._blocks[0].drop_first()
+            if not self._blocks[0]:
+                self._blocks.popleft()
+        else:
+            self._newest.popleft()
+        self._length -= 1
+        return revision
 
 
-def _unpacked(event: Event | _Packed) -> Event:
-    if isinstance(event, Event):
-        return event
-    return Event(_unpacked_entry(event.entry), _unpacked_entry(event.previous), event.revision)
-
-
-def _unpacked_entry(entry: bytes | Entry | None) -> Entry | None:
-    return Entry(*_DECODE(entry)) if isinstance(entry, bytes) else entry
+def _arguments(entry: Entry) -> tuple[Any, ...]:
+    """Those of `Entry`."""
+    return (
+        entry.namespace,
+        entry.name,
+        entry.revision,
+        entry.create_revision,
+        entry.body,
+        entry.labels,
+        entry.fields,
+        entry.uid,
+    )

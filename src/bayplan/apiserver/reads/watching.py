@@ -35,7 +35,6 @@ class Entry:
         "labels",
         "name",
         "namespace",
-        "packed",
         "revision",
         "uid",
     )
@@ -63,8 +62,6 @@ class Entry:
         self.uid = uid
         self.decoded: Any = None
         """The struct, kept for a while so that watchers in this process share it."""
-        self.packed: bytes | None = None
-        """The same without the struct in one piece, once an event about it is history (see `history`)."""
 
 
 class Event:
