@@ -28,24 +28,34 @@ class Attempt:
     """How long it took to decide."""
     number: int
     """Which attempt for this pod it was."""
-    decision: Decision
+    pod: str
+    """`namespace/name`."""
+    profile: str
+    decided_by: str
+    node: str
+    """The chosen node; "" if there is none."""
+    feasible: int
+    """On how many nodes it would have fit."""
+    nodes: int
+    refused: Decision | None
+    """What was decided, if that has more to tell: the pod got no node."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        decision = self.decision
+        refused = self.refused
         return {
             "at": self.at,
             "micros": round(self.seconds * 1e6),
             "number": self.number,
-            "pod": decision.pod,
-            "profile": decision.profile,
-            "node": decision.node or "",
-            "decidedBy": decision.decided_by,
-            "feasible": int(np.count_nonzero(decision.codes == 0)),
-            "nodes": decision.node_count,
-            "message": decision.message,
-            "nominated": decision.nominated_node,
-            "victims": list(decision.victims),
+            "pod": self.pod,
+            "profile": self.profile,
+            "node": self.node,
+            "decidedBy": self.decided_by,
+            "feasible": self.feasible,
+            "nodes": self.nodes,
+            "message": refused.message if refused is not None else "",
+            "nominated": refused.nominated_node if refused is not None else "",
+            "victims": list(refused.victims) if refused is not None else [],
         }
 
 
@@ -57,8 +67,23 @@ class AttemptLog:
         self._attempts: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
 
     def add(self, decision: Decision, number: int, seconds: float) -> None:
-        """An attempt that has just ended. seconds: how long it took."""
-        self._attempts.append(Attempt(self._clock.now(), seconds, number, decision))
+        """An attempt that has just ended. seconds: how long it took.
+
+        Of a pod that got a node only figures are kept: the pod itself would stay in memory for as long as little else is placed.
+        """
+        attempt = Attempt(
+            self._clock.now(),
+            seconds,
+            number,
+            decision.pod,
+            decision.profile,
+            decision.decided_by,
+            decision.node or "",
+            int(np.count_nonzero(decision.codes == 0)),
+            decision.node_count,
+            None if decision.scheduled else decision,
+        )
+        self._attempts.append(attempt)
 
     def state(self, queue: SchedulingQueue) -> dict[str, Any]:
         """The queue and the attempts as plain data, the newest attempt first."""

@@ -10,7 +10,7 @@ import dataclasses
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -46,8 +46,6 @@ from bayplan.scheduler.waiting_pods import Partition
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Node, Pod
-
-DECISIONS_KEPT: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +85,6 @@ class SchedulerCore:
         self._meter: Meter | None = None
         self.cycles = self._cycles(settings)
         self.custom_groups = CustomGroups(cycle.profile for cycle in self.cycles.values())
-        self.decisions: deque[Decision] = deque(maxlen=DECISIONS_KEPT)
         first = next(iter(self.cycles.values())).profile
         sorter = first.queue_sort[0]
         self.queue = SchedulingQueue(
@@ -359,7 +356,6 @@ class SchedulerCore:
     def _of_gang(self, member: Member, *, is_held: bool = False) -> Outcome:
         """One pod's outcome in its gang. `is_held`: room is being made for the gang, so it waits for `queue.release`."""
         decision, queued = member.decision, member.queued
-        self.decisions.append(decision)
         if member.binding_cycle is not None:
             self.nominator.remove(queued.pod.key)
             return Outcome(decision, queued, member.binding_cycle)
@@ -395,7 +391,6 @@ class SchedulerCore:
     def _decided(self, cycle: Cycle, queued: QueuedPod, decision: Decision) -> Outcome:
         """Take note of a decision."""
         pod = queued.pod
-        self.decisions.append(decision)
         if decision.gate is not None:
             self.held_back.note(cycle.profile, pod, *decision.gate)
         if decision.scheduled and decision.node is not None:
