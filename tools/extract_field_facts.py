@@ -1,6 +1,6 @@
 """Read what the published OpenAPI definitions leave out from the Go sources of the Kubernetes API, and write it to `tools/field_facts.json`.
 
-    python -m tools.extract_field_facts --source DIR...
+    python -m tools.extract_field_facts --source DIR... [--definitions FILE] [--add]
 
 Each DIR is a checkout of kubernetes/api, kubernetes/apimachinery, kubernetes/apiextensions-apiserver or kubernetes/kube-aggregator at the release
 that Bayplan targets. Only facts are taken: for every field its place in the struct, whether it is a pointer, when it is left out of JSON, its protobuf
@@ -140,6 +140,7 @@ def main() -> int:
     parser.add_argument(
         "--definitions", type=pathlib.Path, help="keep only structs that this OpenAPI definitions file names"
     )
+    parser.add_argument("--add", action="store_true", help="keep what the file says of other structs")
     options = parser.parse_args()
     facts: dict[str, list[list[str | int]]] = {}
     named: dict[str, str] = {}
@@ -151,12 +152,17 @@ def main() -> int:
         wanted = json.loads(options.definitions.read_text())["$defs"]
         print("without facts:", sorted(wanted.keys() - facts.keys()), file=sys.stderr)
         facts = {name: facts[name] for name in sorted(facts) if name in wanted}
+    target = pathlib.Path(__file__).parent / "field_facts.json"
+    if options.add:
+        known = json.loads(target.read_text())
+        named = dict(known.pop("named")) | named
+        facts = dict(sorted((facts | known).items()))
     used = {str(row[4]) for fields in facts.values() for row in fields}
     rows = ",\n".join(
         f"{json.dumps(name)}: {json.dumps(fields, separators=(',', ':'))}"
         for name, fields in {"named": sorted(item for item in named.items() if item[0] in used), **facts}.items()
     )
-    (pathlib.Path(__file__).parent / "field_facts.json").write_text("{\n" + rows + "\n}\n")
+    target.write_text("{\n" + rows + "\n}\n")
     print(f"{len(facts)} structs, {sum(map(len, facts.values()))} fields", file=sys.stderr)
     return 0
 

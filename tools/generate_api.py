@@ -35,6 +35,12 @@ from bayplan.api.decode_problems import plain_type
 from tools.own_fields import with_own_fields
 
 RELEASE = "v1.36.0"
+NEWER_RELEASE = "v1.37.0"
+NEWER_KINDS = {
+    "io.k8s.api.scheduling.v1alpha3": ("CompositePodGroup", "PodGroup", "Workload"),
+    "io.k8s.api.scheduling.v1beta1": ("PodGroup", "Workload"),
+}
+"""Kinds that only the newer release has, which servers have when they are asked for."""
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = ROOT / "src" / "bayplan" / "api" / "types"
 FACTS: dict[str, list[tuple[str, str, str, str, str, str]]] = json.loads(
@@ -232,7 +238,7 @@ class Generator:
             if re.search(rf"= ?{name}\b", body)
         ]
         text = (
-            BANNER.format(release=RELEASE)
+            BANNER.format(release=NEWER_RELEASE if f"io.k8s.api.{module.replace('_', '.')}" in NEWER_KINDS else RELEASE)
             + f'"""API group version {module.replace("_", "/")}."""\n\nfrom __future__ import annotations\n\n'
         )
         text += "from typing import Any\n\n" if re.search(r"\bAny\b", body) else ""
@@ -278,10 +284,26 @@ def go_types(definitions: dict[str, Any]) -> dict[str, Any]:
 
 
 def published() -> dict[str, Any]:
-    """The published definitions of the release by name, with the fields that Bayplan adds."""
-    folder = pathlib.Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / f"{RELEASE}-local"
-    found: dict[str, Any] = json.loads((folder / "_definitions.json").read_text())["$defs"]
+    """The published definitions of the release by name, with the kinds of the newer one and the fields that Bayplan adds."""
+    found, newer = definitions_of(RELEASE), definitions_of(NEWER_RELEASE)
+    waiting = [
+        f"{package}.{kind}{end}" for package, kinds in NEWER_KINDS.items() for kind in kinds for end in ("", "List")
+    ]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found[name] = newer[name]
+            waiting += [
+                match.rpartition("/")[2] for match in re.findall(r'"\$ref": "([^"]+)"', json.dumps(newer[name]))
+            ]
     return with_own_fields(found, FACTS)
+
+
+def definitions_of(release: str) -> dict[str, Any]:
+    """The definitions of a release as they are published."""
+    folder = pathlib.Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / f"{release}-local"
+    found: dict[str, Any] = json.loads((folder / "_definitions.json").read_text())["$defs"]
+    return found
 
 
 def texts(schema: dict[str, Any]) -> dict[str, Any]:

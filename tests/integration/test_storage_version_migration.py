@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from bayplan.api.errors import ApiError
-from bayplan.api.kinds import STORAGE_VERSION_MIGRATION, optional_kinds
+from bayplan.api.optional_kinds import STORAGE_VERSION_MIGRATION, optional_kinds
 from bayplan.api.types import core_v1, meta_v1, storagemigration_v1beta1
 from bayplan.cluster.settings import CLUSTER_API, ClusterSettings
 from bayplan.testing.builders import metadata

@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayplan.api.feature_gates import GANG_SCHEDULING, GENERIC_WORKLOAD, TOPOLOGY_AWARE, WORKLOAD_PREEMPTION
+from bayplan.api.feature_gates import (
+    COMPOSITE_POD_GROUPS,
+    GANG_SCHEDULING,
+    GENERIC_WORKLOAD,
+    TOPOLOGY_AWARE,
+    WORKLOAD_PREEMPTION,
+)
 from bayplan.api.types import meta_v1
 from bayplan.api.types import scheduling_v1alpha2 as scheduling
+from bayplan.scheduler import place
 from bayplan.scheduler.configuration.settings import load
 from bayplan.scheduler.core import Outcome, SchedulerCore
 from bayplan.scheduler.framework.verdicts import PluginError
@@ -349,3 +356,31 @@ def test_a_plugin_that_fails_for_one_group_leaves_nothing_of_the_others(monkeypa
     outcomes(setup)
     setup.clock.seconds += 5
     assert groups_placed(outcomes(setup)) == ["a", "b"]
+
+
+SCHEDULING = "scheduling.k8s.io"
+TREE_GATES = GATES | {COMPOSITE_POD_GROUPS}
+
+
+def in_1_37(kind: str, version: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": f"{SCHEDULING}/{version}", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "gates", "placed"),
+    [
+        (4, TREE_GATES, ["a-0", "a-1", "b-0", "b-1"]),
+        (3, TREE_GATES, []),
+        (3, TREE_GATES - {COMPOSITE_POD_GROUPS}, ["a-0", "a-1"]),
+    ],
+)
+@pytest.mark.parametrize("version", ["v1alpha3", "v1beta1"])
+def test_trees_in_library_mode(version: str, nodes: int, gates: frozenset[str], placed: list[str]) -> None:
+    tree = in_1_37("CompositePodGroup", "v1alpha3", "job", {"schedulingPolicy": {"gang": {"minGroupCount": 2}}})
+    leaf_spec = {"schedulingPolicy": {"gang": {"minCount": 2}}, "parentCompositePodGroupName": "job"}
+    groups = [in_1_37("PodGroup", version, name, leaf_spec) for name in ("a", "b")]
+    queue = [member(f"{name}-{index}", name, cpu="700m") for index in range(2) for name in ("a", "b")]
+    run = place([*(node(f"n{index}", cpu="1") for index in range(nodes)), tree, *groups], queue, load(None, gates))
+    assert sorted(one.pod.partition("/")[2] for one in run.attempts if one.decision.scheduled) == placed
+    assert len(run.attempts) == len(queue)

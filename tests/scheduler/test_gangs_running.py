@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bayplan.api.kinds import DEFAULT_KINDS, POD_GROUP
+from bayplan.api.kinds import DEFAULT_KINDS
+from bayplan.api.optional_kinds import POD_GROUP
 from bayplan.api.types.resource_v1 import ResourceClaim
 from bayplan.api.types.scheduling_v1alpha2 import PodGroup
 from bayplan.cluster.settings import CLUSTER_API

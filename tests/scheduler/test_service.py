@@ -12,7 +12,7 @@ import yaml
 
 from bayplan.api.codec import from_tree
 from bayplan.api.errors import ApiError
-from bayplan.api.kinds import POD_GROUP
+from bayplan.api.optional_kinds import POD_GROUP
 from bayplan.api.types.core_v1 import Pod, PodCondition
 from bayplan.api.types.meta_v1 import Status
 from bayplan.api.types.scheduling_v1 import PriorityClass
@@ -243,6 +243,8 @@ def test_what_a_pods_status_says_already_is_not_written_again_where_there_are_po
     def answer(method: str, path: str, query: Mapping[str, str]) -> bytes:
         if method != "GET":
             changes.append(f"{method} {path}")
+        if "v1beta1" in path:
+            raise ApiError(Status(status="Failure", code=404))
         return b"{}"
 
     client = Client(StubTransport(answer))

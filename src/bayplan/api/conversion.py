@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bayplan.api import conversion_autoscaling
+from bayplan.api import conversion_autoscaling, conversion_pod_groups
 from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.kinds import Kind
 from bayplan.api.types import core_v1, events_v1
@@ -88,4 +88,8 @@ _CONVERSIONS: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("v1", "events.k8s.io/v1"): event_from_core,
     ("autoscaling/v1", "autoscaling/v2"): conversion_autoscaling.to_v2,
     ("autoscaling/v2", "autoscaling/v1"): conversion_autoscaling.to_v1,
+    ("scheduling.k8s.io/v1alpha2", "scheduling.k8s.io/v1beta1"): conversion_pod_groups.to_v1beta1,
+    ("scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha2"): conversion_pod_groups.from_v1beta1,
+    ("scheduling.k8s.io/v1alpha2", "scheduling.k8s.io/v1alpha3"): conversion_pod_groups.to_v1alpha3,
+    ("scheduling.k8s.io/v1alpha3", "scheduling.k8s.io/v1alpha2"): conversion_pod_groups.from_v1alpha3,
 }

@@ -20,6 +20,9 @@ WORKLOAD_WITH_JOB: Final = "WorkloadWithJob"
 COMPOSITE_POD_GROUPS: Final = "CompositePodGroup"
 """Trees of pod groups, which only 1.37 has."""
 
+POD_GROUP_PREEMPTION_POLICY: Final = "PodGroupPreemptionPolicy"
+"""Whether groups may say that they evict nobody, which only 1.37 has."""
+
 WORKLOAD_GATES: Final = {
     GENERIC_WORKLOAD: (),
     GANG_SCHEDULING: (GENERIC_WORKLOAD,),
@@ -27,9 +30,10 @@ WORKLOAD_GATES: Final = {
     WORKLOAD_PREEMPTION: (GANG_SCHEDULING,),
     WORKLOAD_WITH_JOB: (GENERIC_WORKLOAD,),
     COMPOSITE_POD_GROUPS: (GENERIC_WORKLOAD, TOPOLOGY_AWARE),
+    POD_GROUP_PREEMPTION_POLICY: (GENERIC_WORKLOAD,),
 }
 """Kubernetes' gates for pod groups that Bayplan follows, with the gates that each needs; all alpha and off in 1.36."""
-NEWER_GATES: Final = frozenset((COMPOSITE_POD_GROUPS,))
+NEWER_GATES: Final = frozenset((COMPOSITE_POD_GROUPS, POD_GROUP_PREEMPTION_POLICY))
 """Those of them that 1.36 does not know."""
 
 UNSAFE_DELETION: Final = "AllowUnsafeMalformedObjectDeletion"

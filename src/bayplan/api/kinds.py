@@ -250,43 +250,6 @@ def _with_module(kind: Kind) -> Kind:
     return replace(kind, module=f"{kind.group.split('.')[0] or 'core'}_{kind.version}")
 
 
-POD_GROUP = Kind(
-    "scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups", True, subresources=(STATUS,), module="scheduling_v1alpha2"
-)
-WORKLOAD = Kind("scheduling.k8s.io", "v1alpha2", "Workload", "workloads", True, module="scheduling_v1alpha2")
-STORAGE_VERSION_MIGRATION = Kind(
-    "storagemigration.k8s.io", "v1beta1", "StorageVersionMigration", "storageversionmigrations", False,
-    subresources=(STATUS,), module="storagemigration_v1beta1",
-)  # fmt: skip
-OPTIONAL = (POD_GROUP, WORKLOAD, STORAGE_VERSION_MIGRATION)
-"""Kinds of alpha and beta versions, which are served only if they are asked for (`--runtime-config`)."""
-METRICS = (
-    Kind(METRICS_GROUP, "v1beta1", "NodeMetrics", "nodes", False, verbs=("get", "list")),
-    Kind(METRICS_GROUP, "v1beta1", "PodMetrics", "pods", True, verbs=("get", "list")),
-)
-"""What nodes and pods use, which in Kubernetes an add-on serves: here only by name (`--runtime-config metrics.k8s.io/v1beta1=true`)."""
-
-
-def optional_kinds(runtime_config: Iterable[str]) -> tuple[Kind, ...]:
-    """The optional kinds that `GROUP/VERSION=true`, `api/alpha=true`, `api/beta=true` and `api/all=true` turn on; later entries win. Raises ValueError."""
-    versions = {kind.api_version: kind.version for kind in OPTIONAL}
-    stages = {"api/alpha": ("alpha",), "api/beta": ("beta",), "api/all": ("alpha", "beta")}
-    known = {*versions, *(kind.api_version for kind in METRICS)}
-    on: dict[str, bool] = {}
-    for entry in runtime_config:
-        name, _, value = entry.partition("=")
-        if value not in ("", "true", "false"):
-            raise ValueError(f"{entry}: expected true or false")
-        if name in stages:
-            chosen = [one for one, version in versions.items() if any(stage in version for stage in stages[name])]
-            on |= dict.fromkeys(chosen, value != "false")
-        elif name in known:
-            on[name] = value != "false"
-        else:
-            raise ValueError(f"{name} is not one of {', '.join(sorted(known))}, api/alpha, api/beta, api/all")
-    return tuple(kind for kind in (*OPTIONAL, *METRICS) if on.get(kind.api_version))
-
-
 BUILT_IN = tuple(_with_module(kind) for kind in (*_CORE, *_GROUPS))
 """Every built-in kind that Kubernetes 1.36 serves by default, groups in order of discovery."""
 
@@ -304,6 +267,8 @@ class KindTable:
         """How often a kind was added or taken out: what is made of the table is of this state."""
         for kind in kinds:
             self.add(kind)
+        if isinstance(kinds, KindTable):
+            self._unserved |= kinds._unserved
 
     def add(self, kind: Kind, *, is_served: bool = True) -> None:
         """Add a kind; one of the same group, version and plural is replaced. One that is not served is known only as that of the store."""
@@ -327,7 +292,23 @@ class KindTable:
 
     def built_in(self) -> KindTable:
         """A table of its own with the kinds that are not custom."""
-        return KindTable(kind for kind in self if not kind.is_custom)
+        table = KindTable(kind for kind in self if not kind.is_custom)
+        for kind in self._unserved.values():
+            if not kind.is_custom:
+                table.add(kind, is_served=False)
+        return table
+
+    def stored(self) -> list[Kind]:
+        """The kinds in whose versions objects are kept, whether these are served or not."""
+        return list(dict.fromkeys(self.storage_kind(kind) for kind in self if kind.is_stored))
+
+    def one_of_each(self) -> list[Kind]:
+        """The served kinds whose objects are kept, each in one version: the one in which they are kept, if that is served."""
+        found: dict[str, Kind] = {}
+        for kind in self:
+            if kind.is_stored and (kind.storage_prefix not in found or self.storage_kind(kind) is kind):
+                found[kind.storage_prefix] = kind
+        return list(found.values())
 
     def __iter__(self) -> Iterator[Kind]:
         return iter(self._by_resource.values())

@@ -10,7 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bayplan.api.errors import ApiError
-from bayplan.api.kinds import DEFAULT_KINDS, KindTable, optional_kinds
+from bayplan.api.kinds import DEFAULT_KINDS, KindTable
+from bayplan.api.optional_kinds import with_optional
 from bayplan.apiserver.admission.chain import build_chain
 from bayplan.apiserver.admission.metrics import AdmissionMetrics
 from bayplan.apiserver.aggregation.registry import AggregatedApis
@@ -90,7 +91,7 @@ class ApiServer:
         """elsewhere: stores of kinds whose objects are not in `store`, by storage prefix."""
         settings = settings or ApiServerSettings()
         if settings.runtime_config:
-            kinds = KindTable((*kinds, *optional_kinds(settings.runtime_config)))
+            kinds = with_optional(kinds, settings.runtime_config, settings.feature_gates)
         kinds = KindTable(kinds)  # one that may grow
         objects = ObjectStore(store, kinds, elsewhere)
         registry = metrics or Registry()

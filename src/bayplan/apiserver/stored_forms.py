@@ -14,7 +14,8 @@ from bayplan.api import protobuf
 from bayplan.api.codec import DecodeError, decode, encode
 from bayplan.api.conversion import convert
 from bayplan.api.conversion_definitions import from_v1beta1
-from bayplan.api.kinds import DEFAULT_KINDS, OPTIONAL, Kind, KindTable, resource_of_key
+from bayplan.api.kinds import Kind, KindTable, resource_of_key
+from bayplan.api.optional_kinds import EVERY_KIND
 from bayplan.api.schema import definition_of
 from bayplan.api.strategies import strategy_for
 from bayplan.apiserver.etcd_layout import WITH_GROUP
@@ -106,14 +107,13 @@ class StoredForms:
 
     def __init__(self, media_type: str = JSON) -> None:
         """media_type: one of MEDIA_TYPES, in which objects are written."""
-        kinds = KindTable((*DEFAULT_KINDS, *OPTIONAL))
+        kinds = KindTable(EVERY_KIND)
         is_protobuf = media_type == protobuf.MEDIA_TYPE
         self._by_resource = {
             resource_of_key(kind.storage_prefix): StoredForm(
                 kind, kinds, is_protobuf=is_protobuf and kind.group not in WITH_GROUP
             )
-            for kind in kinds
-            if kind.is_stored and kinds.storage_kind(kind) is kind
+            for kind in kinds.stored()
         }
 
     def of_key(self, key: str) -> StoredForm | None:

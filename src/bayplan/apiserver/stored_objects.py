@@ -23,7 +23,7 @@ class StoredObjects:
         self.store = store
         """That of all kinds but a few, and of what is no object."""
         self.kinds = kinds
-        stored = [kind for kind in kinds if kind.is_stored and kinds.storage_kind(kind) is kind]
+        stored = kinds.stored()
         self._main = StorePartition(
             store, [kind for kind in stored if kind.storage_prefix not in elsewhere], frozenset(elsewhere)
         )

@@ -7,7 +7,8 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from bayplan.api.kinds import DEFAULT_KINDS, KindTable, optional_kinds
+from bayplan.api.kinds import DEFAULT_KINDS, KindTable
+from bayplan.api.optional_kinds import with_optional
 from bayplan.client import Client
 from bayplan.client.piped import PipedServer
 from bayplan.cluster.child_main import run_child
@@ -49,7 +50,8 @@ class _Host:
         """Do what the pipe says until it ends."""
         self._pipe: Pipe = await open_pipe(end)
         self._server = PipedServer(self._pipe)
-        self._kinds = KindTable((*DEFAULT_KINDS, *optional_kinds(self._settings.api.runtime_config)))
+        api = self._settings.api
+        self._kinds = with_optional(DEFAULT_KINDS, api.runtime_config, api.feature_gates)
         self._pipe.request_handlers |= {
             "start": self._start,
             "metrics": self._rendered,

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bayplan.api.kinds import BUILT_IN, OPTIONAL, Kind
+from bayplan.api.kinds import Kind
+from bayplan.api.optional_kinds import EVERY_KIND
 from bayplan.support.memo import memoized
 
 _ALIKE: Final = 0.85
@@ -94,4 +95,4 @@ def _likeness(one: str, other: str) -> float:
 
 
 def _kinds() -> tuple[Kind, ...]:
-    return (*BUILT_IN, *OPTIONAL)
+    return EVERY_KIND

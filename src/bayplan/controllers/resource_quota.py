@@ -35,11 +35,8 @@ class ResourceQuotaController(Controller):
         index_by_namespace(self.quotas)
         self.evaluators = {
             kind: evaluator_for(kind)
-            for kind in self.client.kinds
-            if kind.namespaced
-            and kind.is_stored
-            and kind.type is not None
-            and self.client.kinds.storage_kind(kind) is kind
+            for kind in self.client.kinds.one_of_each()
+            if kind.namespaced and kind.type is not None
         }
         self._followed: dict[Kind, Informer[Any]] = {}
         self.context.informers.custom_kinds.follow(self._begin, self._end)

@@ -14,14 +14,16 @@ from typing import Any, Final
 import msgspec
 
 from bayplan.api import codec
+from bayplan.api.feature_gates import COMPOSITE_POD_GROUPS
 from bayplan.api.types.core_v1 import Node, Pod
 from bayplan.scheduler.cache import Cache
+from bayplan.scheduler.composite_cycle import CompositeCycle
 from bayplan.scheduler.configuration.settings import SchedulerSettings, load
 from bayplan.scheduler.custom_groups import CustomGroups
 from bayplan.scheduler.cycle import Choice, Cycle, FirstByName
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.errors import SchedulerError
-from bayplan.scheduler.extenders.protocol import Answer, Call, ExtenderCaller, asked, unasked
+from bayplan.scheduler.extenders.protocol import Answer, Call, ExtenderCaller, Questions, asked, unasked
 from bayplan.scheduler.extenders.steps import decision_of
 from bayplan.scheduler.framework.claims import forget_user
 from bayplan.scheduler.gang_cycle import GangCycle, GroupResult, Member, minimum_of_group
@@ -30,6 +32,8 @@ from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.queued_pod import QueuedPod
 from bayplan.scheduler.snapshot.catalog import KINDS
 from bayplan.scheduler.snapshot.gangs import group_key
+from bayplan.scheduler.snapshot.group_trees import TreeError
+from bayplan.scheduler.snapshot.newer_groups import read_composite, read_group
 from bayplan.scheduler.snapshot.pods import PodInfo, is_ended, pod_key
 from bayplan.scheduler.snapshot.snapshot import Snapshot
 from bayplan.scheduler.tentative import TentativePlacements
@@ -116,6 +120,7 @@ class Planner:
             for profile in self.settings.profiles
         }
         self._custom_groups = CustomGroups(cycle.profile for cycle in self._cycles.values())
+        self._has_trees = any(COMPOSITE_POD_GROUPS in one.feature_gates for one in self.settings.profiles)
         self._waiting: list[Pod] = []
         self._placements = TentativePlacements(self.snapshot, self.nominator)
         for kind, obj in _by_kind(objects):
@@ -136,6 +141,12 @@ class Planner:
                 self._waiting.append(pod)
         elif isinstance(obj, Mapping) and (custom := self._custom_groups.group_from(obj)) is not None:
             self.snapshot.put_object("PodGroup", custom)
+        elif kind == "PodGroup":
+            self.snapshot.put_object(kind, read_group(obj, has_trees=self._has_trees))
+        elif kind == "CompositePodGroup":
+            if self._has_trees:
+                composite = read_composite(obj)
+                self.snapshot.catalog.put_composite(composite.key, composite)
         elif kind in KINDS:
             self.snapshot.put_object(kind, typed(kind, obj))
 
@@ -171,12 +182,30 @@ class Planner:
         return asked(decision_of(cycle, self.settings.extenders, info, full=full, explain=explain), self._ask)
 
     def decide_gang(self, gang: Sequence[QueuedPod]) -> tuple[list[Member], GroupResult]:
-        """Decide about the pods of a gang together. Those that are placed are counted on their nodes, with a binding cycle begun."""
+        """Decide about the pods of a gang, or of a tree of gangs, together. Those that are placed are counted on their nodes, with a binding cycle begun."""
         cycle = self.cycle_for(gang[0].pod)
-        minimum = minimum_of_group(self.snapshot, gang[0].pod.pod) or 0
         extenders = self.settings.extenders if self._ask is not None else ()
-        steps = GangCycle(cycle, Cache(self.snapshot), extenders).run(gang, minimum)
+        steps = self._gang_steps(GangCycle(cycle, Cache(self.snapshot), extenders), gang)
         return asked(steps, self._ask) if self._ask is not None else unasked(steps)
+
+    def _gang_steps(self, cycle: GangCycle, gang: Sequence[QueuedPod]) -> Questions[tuple[list[Member], GroupResult]]:
+        key, trees = group_key(gang[0].pod.pod), self.snapshot.catalog.trees
+        if not trees.is_child(key):
+            return (yield from cycle.run(gang, minimum_of_group(self.snapshot, gang[0].pod.pod) or 0))
+        gangs: dict[str, list[QueuedPod]] = {}
+        for queued in gang:
+            gangs.setdefault(group_key(queued.pod.pod), []).append(queued)
+        tree = yield from CompositeCycle(cycle, trees.root_of(key), gangs).run()
+        return [member for members in tree.members.values() for member in members], tree.results[0]
+
+    def tried_with(self, pod: Pod) -> frozenset[str]:
+        """The pod groups (`namespace/name`) that are placed together with that of a pod, which is one of them."""
+        key, trees = group_key(pod), self.snapshot.catalog.trees
+        try:
+            root = trees.root_of(key) if trees.is_child(key) else ""
+        except TreeError:
+            root = ""
+        return frozenset(trees.leaves(root)) if root else frozenset((key,))
 
     def schedule(self, pod: Any, *, full: bool = False) -> Decision:
         """Decide, and count the pod on its node if one was found."""
@@ -308,7 +337,8 @@ def place(
     while waiting:
         pod, number = waiting.pop(0)
         if minimum_of_group(planner.snapshot, pod) is not None:
-            together = [item for item in waiting if group_key(item[0]) == group_key(pod)]
+            groups = planner.tried_with(pod)
+            together = [item for item in waiting if group_key(item[0]) in groups]
             waiting = [item for item in waiting if item not in together]
             waiting += _attempt_gang(planner, [(pod, number), *together], run, started)
             continue
@@ -333,8 +363,10 @@ def _attempt_gang(planner: Planner, gang: list[tuple[Pod, int]], run: Run, start
     again: list[tuple[Pod, int]] = []
     for gone in result.preemption.victims if result.preemption is not None else ():
         planner.remove(gone.key)
-    for member, (pod, number) in zip(members, gang, strict=True):
+    asked_for = {info.key: item for info, item in zip(infos, gang, strict=True)}
+    for member in members:
         info, decision = member.queued.pod, member.decision
+        pod, number = asked_for[info.key]
         run.attempts.append(Attempt(info.key, number, decision))
         if member.binding_cycle is not None:
             member.binding_cycle.settle()

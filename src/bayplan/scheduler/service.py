@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bayplan.api.errors import ApiError
-from bayplan.api.kinds import POD_GROUP, KindTable
+from bayplan.api.kinds import KindTable
+from bayplan.api.optional_kinds import NEWER_POD_GROUP, POD_GROUP
 from bayplan.api.types import core_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
@@ -167,8 +168,9 @@ class SchedulerService:
                     task.cancel()
 
     async def _find_optional_kinds(self) -> None:
-        """Find out whether the server has pod groups (an alpha API, off by default) and dynamic resources (1.34)."""
-        if await self._is_readable(POD_GROUP.path()):
+        """Find out whether the server has pod groups (an alpha API, off by default) and dynamic resources (1.34). Those of 1.37, which say more, come first."""
+        if not await self._is_readable(NEWER_POD_GROUP.path()) and await self._is_readable(POD_GROUP.path()):
+            self._newer_groups.leave_groups()
             kinds = KindTable(self.client.kinds)
             kinds.add(POD_GROUP)
             self.client = Client(self.client.transport, kinds)
@@ -226,9 +228,7 @@ class SchedulerService:
         self._changed()
 
     async def _follow_newer_groups(self, tasks: Supervisor) -> None:
-        """Follow the pod groups of Kubernetes 1.37, if the server has not those of 1.36."""
-        if POD_GROUP.kind not in self._absent:
-            return
+        """Follow the pod groups of Kubernetes 1.37, if the server has them."""
         await self._newer_groups.find(self.client, self.informers)
         if self._newer_groups.are_expected:
             tasks.spawn("search for pod groups", self._newer_groups.search(self.client, self.informers))

@@ -17,7 +17,7 @@ from bayplan.api.feature_gates import (
     WORKLOAD_PREEMPTION,
     WORKLOAD_WITH_JOB,
 )
-from bayplan.api.kinds import POD_GROUP, STORAGE_VERSION_MIGRATION, WORKLOAD, optional_kinds
+from bayplan.api.optional_kinds import POD_GROUP, STORAGE_VERSION_MIGRATION, WORKLOAD, optional_kinds
 from bayplan.api.types import batch_v1, core_v1, events_v1, scheduling_v1
 from bayplan.api.types.scheduling_v1alpha2 import PodGroup, Workload
 from bayplan.cluster.settings import CLUSTER_API, ClusterSettings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 from bayplan.api.errors import invalid, required, too_many
 from bayplan.api.feature_gates import TOPOLOGY_AWARE, WORKLOAD_PREEMPTION
@@ -35,6 +36,14 @@ def apply_gates(spec: Gated, old: Gated | None, gates: Collection[str]) -> None:
 
 def check_gated(errors: Errors, path: str, spec: Gated) -> None:
     """Fields of feature gates: one topology key at most, a known disruption mode, a priority that users may have."""
+    check_topology(errors, path, spec)
+    if spec.disruption_mode is not None:
+        check_one_of(errors, f"{path}.disruptionMode", spec.disruption_mode, DISRUPTION_MODES)
+    check_priority(errors, path, spec)
+
+
+def check_topology(errors: Errors, path: str, spec: Any) -> None:
+    """One topology key at most. spec: of any version."""
     topology = spec.scheduling_constraints.topology if spec.scheduling_constraints is not None else ()
     where = f"{path}.schedulingConstraints.topology"
     if len(topology) > MOST_KEYS:
@@ -44,8 +53,10 @@ def check_gated(errors: Errors, path: str, spec: Gated) -> None:
             errors.append(required(f"{where}[{index}].key"))
         else:
             check_format(errors, f"{where}[{index}].key", constraint.key, formats.label_key)
-    if spec.disruption_mode is not None:
-        check_one_of(errors, f"{path}.disruptionMode", spec.disruption_mode, DISRUPTION_MODES)
+
+
+def check_priority(errors: Errors, path: str, spec: Any) -> None:
+    """A priority that users may have. spec: of any version."""
     if spec.priority_class_name:
         check_format(errors, f"{path}.priorityClassName", spec.priority_class_name, formats.long_name)
     if spec.priority is not None and spec.priority > HIGHEST_PRIORITY:
@@ -53,13 +64,19 @@ def check_gated(errors: Errors, path: str, spec: Gated) -> None:
         errors.append(invalid(f"{path}.priority", spec.priority, detail))
 
 
-def check_policy(errors: Errors, path: str, policy: scheduling_v1alpha2.PodGroupSchedulingPolicy) -> None:
-    """Exactly one policy; a gang has at least one pod."""
-    if (policy.basic is None) == (policy.gang is None):
-        shown = "{}" if policy.basic is None else "{basic, gang}"
-        errors.append(invalid(path, shown, "must specify exactly one of: `basic`, `gang`"))
+def check_policy(errors: Errors, path: str, policy: Any) -> None:
+    """Exactly one policy; a gang has at least one pod. policy: of any version."""
+    check_union(errors, path, policy, ("basic", "gang"))
     if policy.gang is not None and policy.gang.min_count < 1:
         errors.append(invalid(f"{path}.gang.minCount", policy.gang.min_count, "must be greater than or equal to 1"))
+
+
+def check_union(errors: Errors, path: str, value: Any, members: tuple[str, ...]) -> None:
+    """Exactly one member is there."""
+    there = [name for name in members if getattr(value, name) is not None]
+    if len(there) != 1:
+        shown = ", ".join(f"`{name}`" for name in members)
+        errors.append(invalid(path, "{" + ", ".join(there) + "}", f"must specify exactly one of: {shown}"))
 
 
 def check_templates(errors: Errors, path: str, templates: tuple[scheduling_v1alpha2.PodGroupTemplate, ...]) -> None:

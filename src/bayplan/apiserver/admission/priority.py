@@ -1,15 +1,17 @@
-"""Priority: the priority of a pod or pod group, and a pod's preemption policy, follow from the priority class; one class at most is the global default."""
+"""Priority: priority and preemption policy of a pod, pod group or composite group follow from the priority class; one class at most is the global default."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
+from bayplan.api import conversion_pod_groups as conversion
 from bayplan.api.errors import forbidden_error
-from bayplan.api.feature_gates import WORKLOAD_PREEMPTION
+from bayplan.api.feature_gates import POD_GROUP_PREEMPTION_POLICY, WORKLOAD_PREEMPTION
 from bayplan.api.kinds import Kind
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionPlugin, AdmissionRequest
 
-_POD_GROUP: Final = ("PodGroup", "scheduling.k8s.io")
+_PREEMPTS: Final = "PreemptLowerPriority"
+_GROUPS: Final = (("PodGroup", "scheduling.k8s.io"), ("CompositePodGroup", "scheduling.k8s.io"))
 
 
 class Priority(AdmissionPlugin):
@@ -26,28 +28,32 @@ class Priority(AdmissionPlugin):
             return False
         if kind.kind == "PriorityClass":
             return True
-        return operation == CREATE and (kind.kind == "Pod" or (kind.kind, kind.group) == _POD_GROUP)
+        return operation == CREATE and (kind.kind == "Pod" or (kind.kind, kind.group) in _GROUPS)
 
     def admit(self, request: AdmissionRequest) -> None:
         """Resolve the class of a pod or pod group."""
         if request.kind.kind == "Pod":
             self._admit_pod(request)
-        elif request.kind.kind == "PodGroup" and WORKLOAD_PREEMPTION in request.call.context.settings.feature_gates:
-            self._admit_pod_group(request)
+        elif (
+            request.kind.kind != "PriorityClass" and WORKLOAD_PREEMPTION in request.call.context.settings.feature_gates
+        ):
+            self._admit_group(request)
 
-    def _admit_pod_group(self, request: AdmissionRequest) -> None:
+    def _admit_group(self, request: AdmissionRequest) -> None:
         spec = request.obj.spec
         found = self._class_of(request)
         value = found.value if found is not None else 0
         if spec.priority is not None and spec.priority != value:
             detail = (
-                f"priority set in the pod group ({spec.priority}) must match the priority computed ({value}) based on "
+                f"priority set in the {_named(request.kind)} ({spec.priority}) must match the priority computed ({value}) based on "
                 "the priority class set in the spec"
             )
             raise forbidden_error(request.kind.plural, request.kind.group, request.name, detail)
         spec.priority = value
         if found is not None and not spec.priority_class_name:
             spec.priority_class_name = found.metadata.name
+        if POD_GROUP_PREEMPTION_POLICY in request.call.context.settings.feature_gates:
+            _admit_preemption_policy(request, (found.preemption_policy if found is not None else None) or _PREEMPTS)
 
     def _class_of(self, request: AdmissionRequest) -> Any:
         """The class that an object names, or the default one; None if there is neither. Raises ApiError."""
@@ -64,7 +70,7 @@ class Priority(AdmissionPlugin):
         name = spec.priority_class_name
         found = self._class_of(request)
         value = found.value if found is not None else 0
-        policy = (found.preemption_policy if found is not None else None) or "PreemptLowerPriority"
+        policy = (found.preemption_policy if found is not None else None) or _PREEMPTS
         if spec.priority is not None and spec.priority != value:
             detail = (
                 f"the integer value of priority ({spec.priority}) must not be provided in pod spec; "
@@ -97,6 +103,28 @@ class Priority(AdmissionPlugin):
             if entry.name != request.name and b'"globalDefault":true' in entry.body:
                 detail = f"PriorityClass {entry.name} is already marked as default. Only one default can exist"
                 raise forbidden_error("priorityclasses", "scheduling.k8s.io", request.name, detail)
+
+
+def _named(kind: Kind) -> str:
+    return "pod group" if kind.kind == "PodGroup" else "composite pod group"
+
+
+def _admit_preemption_policy(request: AdmissionRequest, policy: str) -> None:
+    """Give a group the preemption policy of its class. One that is told in `v1alpha2` has none. Raises ApiError."""
+    obj = request.obj
+    newer = conversion.group_to_v1beta1(obj) if request.kind.kind == "PodGroup" else obj
+    said = newer.spec.preemption_policy
+    if said is not None and said != policy:
+        detail = (
+            f"the string value of PreemptionPolicy ({said}) must not be provided in {_named(request.kind)} spec; "
+            f"priority admission controller computed {policy} from the given PriorityClass name"
+        )
+        raise forbidden_error(request.kind.plural, request.kind.group, request.name, detail)
+    if newer is not obj and request.call.kind is request.call.stored:
+        return
+    newer.spec.preemption_policy = policy
+    if newer is not obj:
+        obj.metadata.annotations = conversion.group_to_v1alpha2(newer).metadata.annotations
 
 
 def _classes(request: AdmissionRequest) -> Any:

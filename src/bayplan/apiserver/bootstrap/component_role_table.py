@@ -23,8 +23,8 @@ def component_roles() -> dict[str, tuple[str, tuple[PolicyRule, ...]]]:
         "bayplan:gang-scheduling": (
             SCHEDULER,
             (
-                rule(READ, "scheduling.k8s.io", "podgroups workloads"),
-                rule("get update patch", "scheduling.k8s.io", "podgroups/status"),
+                rule(READ, "scheduling.k8s.io", "podgroups compositepodgroups workloads"),
+                rule("get update patch", "scheduling.k8s.io", "podgroups/status compositepodgroups/status"),
             ),
         ),
     }

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from bayplan.api.kinds import POD_GROUP
+from bayplan.api.optional_kinds import POD_GROUP
 from bayplan.api.strategies.core.pods import NODE_FIELD, NOMINATION_FIELD
 from bayplan.api.types import core_v1
 from bayplan.api.validation.formats import label_value

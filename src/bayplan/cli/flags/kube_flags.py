@@ -229,7 +229,7 @@ def _admission_configuration(text: str) -> dict[str, dict[str, Any]]:
 
 def _runtime_config(text: str) -> tuple[str, ...]:
     """What to serve besides the default APIs. Raises UsageError."""
-    from bayplan.api.kinds import optional_kinds
+    from bayplan.api.optional_kinds import optional_kinds
 
     entries = _names(text)
     try:

@@ -46,15 +46,8 @@ class GarbageCollector(Controller):
     async def run_background(self) -> None:
         """Follow every kind that can be deleted. Kinds are taken one after the other, so that start-up of the cluster is not held up."""
         followed: list[Informer[Any]] = []
-        for kind in tuple(self.client.kinds):
-            if (
-                not kind.is_custom
-                and kind.is_stored
-                and kind.kind != "Event"
-                and "delete" in kind.verbs
-                and self.client.kinds.storage_kind(kind) is kind
-                and kind.type is not None
-            ):
+        for kind in self.client.kinds.one_of_each():
+            if not kind.is_custom and kind.kind != "Event" and "delete" in kind.verbs and kind.type is not None:
                 self._follow(kind)
                 followed.append(self.informer(kind.type))
                 await asyncio.sleep(0)

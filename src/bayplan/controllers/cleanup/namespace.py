@@ -100,14 +100,8 @@ class NamespaceController(Controller):
         await self._empty_kind(pods, namespace, content)
         if content.remaining or content.failures:
             return content
-        for kind in tuple(self.client.kinds):
-            if (
-                kind.namespaced
-                and kind.is_stored
-                and kind is not pods
-                and "deletecollection" in kind.verbs
-                and self.client.kinds.storage_kind(kind) is kind
-            ):
+        for kind in self.client.kinds.one_of_each():
+            if kind.namespaced and kind is not pods and "deletecollection" in kind.verbs:
                 await self._empty_kind(kind, namespace, content)
         return content
 

@@ -17,7 +17,8 @@ from collections.abc import Iterable
 import msgspec
 
 from bayplan.api.errors import ApiError
-from bayplan.api.kinds import STORAGE_VERSION_MIGRATION, Kind, KindTable
+from bayplan.api.kinds import Kind, KindTable
+from bayplan.api.optional_kinds import STORAGE_VERSION_MIGRATION
 from bayplan.api.types import meta_v1, storagemigration_v1beta1
 from bayplan.client import Client
 from bayplan.client.client import APPLY_PATCH

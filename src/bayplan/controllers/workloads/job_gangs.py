@@ -1,7 +1,7 @@
 """Jobs whose pods all run at once as gangs: a Workload and a PodGroup for each, to which its pods belong.
 
 What a Job gets is decided by functions of data; `JobGangs` finds and creates it. Off unless the feature gates GenericWorkload and
-WorkloadWithJob are on and the server has the kinds (`--runtime-config scheduling.k8s.io/v1alpha2=true`). A Job that is not new, or whose
+WorkloadWithJob are on and the server has the kinds (`--runtime-config scheduling.k8s.io/v1alpha2=true`, or `v1beta1`). A Job that is not new, or whose
 Workload or PodGroup is not its own, is scheduled pod by pod.
 
 Source of the behaviour: KEP-5547 and kube-controller-manager 1.36 (`job_scheduling_manager.go`).
@@ -13,10 +13,12 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
+from bayplan.api import conversion_pod_groups as conversion
 from bayplan.api.errors import ApiError
 from bayplan.api.feature_gates import WORKLOAD_WITH_JOB
-from bayplan.api.kinds import POD_GROUP, WORKLOAD, KindTable
-from bayplan.api.types import batch_v1, core_v1, meta_v1
+from bayplan.api.kinds import KindTable
+from bayplan.api.optional_kinds import NEWER_POD_GROUP, NEWER_WORKLOAD, POD_GROUP, WORKLOAD
+from bayplan.api.types import batch_v1, core_v1, meta_v1, scheduling_v1beta1
 from bayplan.api.types import scheduling_v1alpha2 as scheduling
 from bayplan.client import Client
 from bayplan.controllers.base import ControllerContext, controller_of, owner_reference
@@ -27,6 +29,10 @@ logger = logging.getLogger(__name__)
 
 PREFERRED_TOPOLOGY: Final = "bayplan.dev/preferred-topology"
 """Annotation of a Job that its PodGroup gets as well, where the scheduler reads it."""
+_NEWER: Final[dict[Any, type[Any]]] = {
+    scheduling.Workload: scheduling_v1beta1.Workload,
+    scheduling.PodGroup: scheduling_v1beta1.PodGroup,
+}
 _LONGEST: Final = 253
 _PRIME, _BASIS = 16777619, 2166136261
 
@@ -134,6 +140,8 @@ class JobGangs:
         self._context = context
         self._is_on = WORKLOAD_WITH_JOB in context.settings.feature_gates
         self._client: Client | None = None
+        self._is_newer = False
+        """Whether the server has not the kinds in `v1alpha2`, but perhaps in `v1beta1`."""
         self._known: dict[str, str] = {}
         """UID of a Job -> the name of its PodGroup."""
 
@@ -177,7 +185,7 @@ class JobGangs:
         """A client that knows the kinds, which servers have only if they are told to."""
         if self._client is None:
             kinds = KindTable(self._context.client.kinds)
-            for kind in (POD_GROUP, WORKLOAD):
+            for kind in (POD_GROUP, WORKLOAD, NEWER_POD_GROUP, NEWER_WORKLOAD):
                 if kinds.of_kind(kind.api_version, kind.kind) is None:
                     kinds.add(kind)
             self._client = Client(self._context.client.transport, kinds)
@@ -185,19 +193,32 @@ class JobGangs:
 
     async def _own(self, cls: type[Any], name: str, job: batch_v1.Job) -> Any:
         """An object of that name that the Job controls; None if there is none. Raises _NotOurs for another one, ApiError."""
-        try:
-            found = await self._typed_client().get(cls, name, job.metadata.namespace)
-        except ApiError as error:
-            if error.code != 404:
-                raise
+        found = await self._found(cls, name, job.metadata.namespace)
+        if found is None:
             return None
         owner = controller_of(found)
         if owner is None or owner.uid != job.metadata.uid:
             raise _NotOurs(f"{cls.__name__} {name} is not owned by this Job, its pods are scheduled one by one")
         return found
 
+    async def _found(self, cls: type[Any], name: str, namespace: str) -> Any:
+        """An object in `v1alpha2`; None if there is none. Finds out which version the server has. Raises ApiError."""
+        try:
+            if self._is_newer:
+                return conversion.from_v1beta1(await self._typed_client().get(_NEWER[cls], name, namespace))
+            return await self._typed_client().get(cls, name, namespace)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            if self._is_newer or (error.status.details is not None and error.status.details.name):
+                return None
+        self._is_newer = True
+        return await self._found(cls, name, namespace)
+
     async def _create(self, obj: Any) -> Any:
         try:
+            if self._is_newer:
+                return conversion.from_v1beta1(await self._typed_client().create(conversion.to_v1beta1(obj)))
             return await self._typed_client().create(obj)
         except ApiError as error:
             if error.code == 404:

@@ -9,10 +9,12 @@ from typing import Any, Final
 import msgspec
 
 from bayplan.api.codec import DecodeError, from_tree
-from bayplan.api.kinds import DEFAULT_KINDS, POD_GROUP, Kind
+from bayplan.api.kinds import DEFAULT_KINDS, Kind
+from bayplan.api.optional_kinds import NEWER, POD_GROUP
 from bayplan.api.strategies import strategy_for
 from bayplan.api.types import apps_v1, batch_v1, core_v1, meta_v1
 from bayplan.scheduler.questions.errors import QuestionError
+from bayplan.scheduler.snapshot.newer_groups import read_group
 
 MOST_PODS: Final = 5_000
 """Pods of one question: the scheduler places nothing else meanwhile."""
@@ -38,7 +40,7 @@ class Question:
 
     pods: list[AskedPod] = field(default_factory=list)
     groups: list[Any] = field(default_factory=list)
-    """PodGroups that are not there yet."""
+    """PodGroups that are not there yet. Each stands alone: what is asked about has no trees."""
     claims: list[core_v1.PersistentVolumeClaim] = field(default_factory=list)
     """Claims that are not there yet, such as those that a StatefulSet would make."""
 
@@ -77,7 +79,7 @@ def _add(question: Question, tree: dict[str, Any], namespace: str) -> None:
         raise QuestionError(f"{api_version} {name} makes no pods; ask about: {', '.join(sorted(_EXPANDED))}")
     obj = _decoded(kind, tree, namespace)
     if name == POD_GROUP.kind:
-        question.groups.append(obj)
+        question.groups.append(read_group(obj, has_trees=False))
         return
     if name == _CLAIM:
         question.claims.append(obj)
@@ -89,7 +91,7 @@ def _add(question: Question, tree: dict[str, Any], namespace: str) -> None:
 
 def _kind_of(name: str, api_version: Any) -> Kind | None:
     if name == POD_GROUP.kind:
-        return POD_GROUP
+        return next((one for one in NEWER if (one.api_version, one.kind) == (api_version, name)), POD_GROUP)
     kind = DEFAULT_KINDS.of_kind(api_version, name) if isinstance(api_version, str) else None
     return kind if kind is not None and (name in _EXPANDED or name == _CLAIM) else None
 

@@ -14,7 +14,8 @@ from functools import cache
 from typing import Any, Final
 
 from bayplan.api.conversion_autoscaling import CONDITIONS, CURRENT_METRICS, METRICS
-from bayplan.api.kinds import BUILT_IN, OPTIONAL, Kind
+from bayplan.api.kinds import BUILT_IN, Kind
+from bayplan.api.optional_kinds import EVERY_KIND, NEWER
 
 Tree = dict[str, Any]
 
@@ -44,7 +45,7 @@ def current_form(tree: Mapping[str, Any]) -> Tree:
 def older_versions(kind: Kind) -> tuple[str, ...]:
     """The apiVersions in which servers of other releases may have a kind, newest first."""
     found = [one for (one, name), older in _OLDER.items() if name == kind.kind and _group(older.now) == kind.group]
-    served = [row.api_version for row in BUILT_IN if (row.group, row.kind) == (kind.group, kind.kind)]
+    served = [row.api_version for row in (*BUILT_IN, *NEWER) if (row.group, row.kind) == (kind.group, kind.kind)]
     return tuple(one for one in (*found, *served) if one != kind.api_version)
 
 
@@ -56,7 +57,7 @@ def is_older_version(api_version: str, kind: str) -> bool:
 
 @cache
 def _known() -> frozenset[tuple[str, str]]:
-    return frozenset((row.group, row.kind) for row in (*BUILT_IN, *OPTIONAL))
+    return frozenset((row.group, row.kind) for row in EVERY_KIND)
 
 
 def _group(api_version: str) -> str:

@@ -19,7 +19,8 @@ import msgspec
 
 from bayplan.api.codec import DecodeError, decode, encode
 from bayplan.api.conversion import convert
-from bayplan.api.kinds import BUILT_IN, OPTIONAL, Kind, KindTable
+from bayplan.api.kinds import Kind, KindTable
+from bayplan.api.optional_kinds import EVERY_KIND
 from bayplan.api.strategies import strategy_for
 from bayplan.cluster.unserved import UnservedKinds
 from bayplan.simulation.snapshots.older_versions import current_form
@@ -28,7 +29,7 @@ FORMAT: Final = "bayplan.dev/cluster-copy"
 VERSION: Final = 1
 """Version of the file format that is written; newer ones are refused, older ones have to stay readable."""
 
-KINDS: Final = KindTable((*BUILT_IN, *OPTIONAL))
+KINDS: Final = KindTable(EVERY_KIND)
 """The kinds that a copy can hold."""
 
 COPIED: Final = (
@@ -61,6 +62,7 @@ COPIED: Final = (
     "ResourceClaimTemplate",
     "ResourceClaim",
     "PodGroup",
+    "CompositePodGroup",
     "Pod",
 )
 """What a copy has by default: all that bears on placement, the owners of pods, and what says how many pods there may be."""

@@ -1,0 +1,7 @@
+"""Pod groups in `v1alpha3`, which has the form of `v1beta1`."""
+
+from __future__ import annotations
+
+from bayplan.api.strategies.scheduling.podgroups_v1beta1 import NewerPodGroupStrategy
+
+STRATEGY = NewerPodGroupStrategy()
