@@ -50,6 +50,7 @@ from bayplan.apiserver.simulated.pods import PodAnswers
 from bayplan.apiserver.simulated.webhooks import SimulatedReports
 from bayplan.apiserver.writes.body_errors import Unrecognized, head_problem, version_problem
 from bayplan.apiserver.writes.create_templates import CreateTemplates
+from bayplan.apiserver.writes.repeated_writes import RepeatedWrites
 from bayplan.apiserver.writes.write_memo import WriteMemo
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
@@ -104,6 +105,7 @@ class Context:
     """What events are to tell of webhooks in simulated pods."""
     create_templates: CreateTemplates = field(default_factory=CreateTemplates)
     write_memo: WriteMemo = field(default_factory=WriteMemo)
+    repeated_writes: RepeatedWrites = field(default_factory=RepeatedWrites)
     definitions: ServedDefinitions = field(default_factory=ServedDefinitions)
     """Whether what definitions say is served."""
     metrics: Registry = field(default_factory=Registry)

@@ -20,6 +20,9 @@ from bayplan.support.clock import Timer
 
 SentRequest = tuple[str, str, bytes, str]
 """A request whose response is not read: method, path, body, content type."""
+_MOST_FAILURES: Final = 4
+"""Sequences in a row of which no write could be submitted at once, after which others of the same message are not tried: the user has had his turn, or
+nothing is known of such writes. They take no harm, but for that they wait for each other."""
 _AGGREGATED_SECONDS: Final = 30.0
 """How long an aggregated server may take for a request of this process."""
 _NO_QUERY: Final[Mapping[str, str]] = MappingProxyType({})
@@ -56,7 +59,12 @@ class InProcessEndpoint:
         Writes that are certain to succeed are submitted when this returns, without waiting for each, so that the store commits them together. Returns a
         future if these are all.
         """
-        started = [_RequestSequence(self, requests) for requests in sequences]
+        started: list[_RequestSequence] = []
+        failures = 0
+        for requests in sequences:
+            sequence = _RequestSequence(self, requests, submits=failures < _MOST_FAILURES)
+            failures = 0 if sequence.pending else failures + 1
+            started.append(sequence)
         commits = [one.committed for sequence in started for one in sequence.pending]
         if not (commits and all(sequence.is_submitted for sequence in started)):
             return _finished(started)
@@ -75,8 +83,13 @@ class InProcessEndpoint:
 
     def submit(self, sent: SentRequest) -> tuple[Request, PendingResponse | None]:
         """A request whose response is not read, and that response if its write could be submitted."""
+        request = self.request_of(sent)
+        return request, self._server.submit(request)
+
+    def request_of(self, sent: SentRequest) -> Request:
+        """A request whose response is not read."""
         method, path, body, content_type = sent
-        request = Request(
+        return Request(
             method,
             path,
             _NO_QUERY,
@@ -87,7 +100,6 @@ class InProcessEndpoint:
             reads_warnings=False,
             reads_answer=False,
         )
-        return request, self._server.submit(request)
 
     async def answer(self, request: Request) -> tuple[int, bytes]:
         """HTTP status code and body."""
@@ -143,14 +155,18 @@ class InProcessEndpoint:
 class _RequestSequence:
     """Requests that are made one after the other until one fails. The writes of as many as possible are submitted at once."""
 
-    def __init__(self, endpoint: InProcessEndpoint, requests: Sequence[SentRequest]) -> None:
+    def __init__(self, endpoint: InProcessEndpoint, requests: Sequence[SentRequest], *, submits: bool) -> None:
+        """submits: whether to try to submit writes at once."""
         self._endpoint = endpoint
         self._requests = iter(requests)
         self.pending: list[PendingResponse] = []
         """Of the requests whose write is submitted."""
         self._next: Request | None = None
         """The first request whose write could not be submitted without waiting."""
-        self._submit()
+        if submits:
+            self._submit()
+        elif (first := next(self._requests, None)) is not None:
+            self._next = endpoint.request_of(first)
 
     def _submit(self) -> None:
         self._next = None

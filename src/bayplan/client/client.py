@@ -203,6 +203,11 @@ class Client:
         body = b'{"kind":"DeleteOptions","apiVersion":"v1",' + encode(options)[1:] if encode(options) != b"{}" else b""
         return SentRequest("DELETE", kind.path(namespace, name), body)
 
+    def replacement(self, obj: Any) -> SentRequest:
+        """What `update` asks for."""
+        kind, meta = self.kinds.of_type(type(obj)), _meta(obj)
+        return SentRequest("PUT", kind.path(meta.namespace, meta.name), _body(obj, kind))
+
     def binding(self, namespace: str, name: str, uid: str, node_name: str) -> SentRequest:
         """What assigns a pod to a node."""
         binding = core_v1.Binding(

@@ -72,6 +72,9 @@ class Strategy:
         if self.has_status:
             obj.status = type(obj.status)()
 
+    times_are_free = False
+    """Whether times in an object decide nothing: a write that is one of before but for times has the same outcome but for times, as long as these are in the
+    same order. Says it where objects are written again and again for a time's sake."""
     has_gated_fields = False
     """Whether the kind has fields of Kubernetes' feature gates; see `apply_gates`."""
 

@@ -36,6 +36,7 @@ from bayplan.api.schema import definition_of
 from bayplan.api.strategic_patch import apply_strategic_patch
 from bayplan.api.strategies.base import clone
 from bayplan.api.unstructured_problems import first_unstructured_problem
+from bayplan.apiserver.admission.chain import UPDATE
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.managed_fields.managers import Applier
 from bayplan.apiserver.reads.watching import Entry
@@ -46,7 +47,8 @@ from bayplan.apiserver.writes.body_errors import head_problem, version_problem
 from bayplan.apiserver.writes.options import check_patch_options
 from bayplan.apiserver.writes.owners import deduplicate_owners
 from bayplan.apiserver.writes.patch_errors import JSON, MERGE, STRATEGIC, read_patch, spoiled_by
-from bayplan.apiserver.writes.write_memo import STATUS
+from bayplan.apiserver.writes.repeated_writes import RepeatedWrite
+from bayplan.apiserver.writes.write_memo import STATUS, Change
 
 T = TypeVar("T")
 
@@ -67,7 +69,12 @@ async def patch(call: Call) -> Response:
     if is_apply(call):
         return await _apply(call)
     name = call.path.subresource.name if call.path.subresource else ""
-    change = call.context.write_memo.change(call, STATUS) if name == "status" else None
+    change: Change | RepeatedWrite | None = None
+    if name == "status":
+        change = call.context.write_memo.change(call, STATUS)
+    elif not name:
+        context = call.context
+        change = context.repeated_writes.find(call, UPDATE, context.write_memo.is_admitted)
     if change is not None and (written := await change.write()) is not None:
         return call.answer(200, written)
     apply = Patch(call)
@@ -78,7 +85,7 @@ async def patch(call: Call) -> Response:
         return call.to_stored(obj, lambda error: apply.spoiled(type(obj), str(error)))
 
     written = await modify(call, patched, subresource=name, fresh=False)
-    if change is not None and apply.is_partial and not call.warnings:
+    if change is not None and (apply.is_partial or not name) and not call.warnings:
         change.learn(written)
     return call.answer(200, written)
 

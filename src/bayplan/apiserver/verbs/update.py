@@ -18,6 +18,7 @@ from bayplan.api.errors import (
     not_found_error,
 )
 from bayplan.api.types import meta_v1
+from bayplan.apiserver.admission.chain import UPDATE
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.custom_resources.conversion import rehearsed, resolved
 from bayplan.apiserver.managed_fields.managers import track_update
@@ -187,6 +188,12 @@ def _ends_here(call: Call, obj: Any) -> bool:
 
 async def update(call: Call) -> Response:
     """Replace an object by the body (PUT), or create it where the kind allows that."""
+    repeated = None
+    if call.path.subresource is None:
+        context = call.context
+        repeated = context.repeated_writes.find(call, UPDATE, context.write_memo.is_admitted)
+    if repeated is not None and (written := await repeated.write()) is not None:
+        return call.answer(200, written)
     body = call.body_object(call.kind.type, call.kind.kind, call.kind.api_version)
     _check_body_name(call, body)
     call.warnings.extend(deduplicate_owners(body.metadata))
@@ -210,7 +217,10 @@ async def update(call: Call) -> Response:
         return call.to_stored(given.pop() if given else _again(call))
 
     name = call.path.subresource.name if call.path.subresource else ""
-    return call.answer(200, await modify(call, replaced, subresource=name, fresh=False))
+    written = await modify(call, replaced, subresource=name, fresh=False)
+    if repeated is not None and not call.warnings:
+        repeated.learn(written)
+    return call.answer(200, written)
 
 
 def _again(call: Call) -> Any:

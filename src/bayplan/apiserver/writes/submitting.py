@@ -1,10 +1,11 @@
-"""Requests whose write is submitted without waiting for its commit: changes of pods and pod groups that the write memo knows (see `write_memo`)."""
+"""Requests whose write is submitted without waiting for its commit: changes of pods and pod groups that the write memo knows (see `write_memo`), and
+writes that repeat an earlier one but for times (`repeated_writes`)."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from bayplan.apiserver.admission.chain import DELETE
+from bayplan.apiserver.admission.chain import DELETE, UPDATE
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.objects import SubmittedWrite
 from bayplan.apiserver.requests import Request
@@ -12,7 +13,7 @@ from bayplan.apiserver.subresources import binding
 from bayplan.apiserver.writes.write_memo import STATUS
 from bayplan.store.errors import Conflict
 
-_RESOURCES: Final = frozenset(("pods", "podgroups"))
+_RESOURCES: Final = frozenset(("pods", "podgroups", "leases"))
 
 
 class SubmittedRequest(NamedTuple):
@@ -35,6 +36,8 @@ def submit(call: Call) -> SubmittedRequest | None:
     verb, subresource = call.path.verb, call.path.subresource
     name = subresource.name if subresource is not None else ""
     memo = call.context.write_memo
+    if verb in ("update", "patch") and not name:
+        return _repeated(call)
     removes = verb == "delete" and not name
     code = 200
     if verb == "patch" and name == "status":
@@ -52,3 +55,16 @@ def submit(call: Call) -> SubmittedRequest | None:
     except Conflict:
         return None
     return None if write is None else SubmittedRequest(code, write)
+
+
+def _repeated(call: Call) -> SubmittedRequest | None:
+    """The same for a write of the object itself."""
+    context = call.context
+    repeated = context.repeated_writes.find(call, UPDATE, context.write_memo.is_admitted)
+    if repeated is None:
+        return None
+    try:
+        write = repeated.submit()
+    except Conflict:
+        return None
+    return None if write is None else SubmittedRequest(200, write)

@@ -160,7 +160,7 @@ class WriteMemo:
             if ESCAPE not in body:
                 self._seen.put(request_key, value=True, size=len(body))
             return None
-        if (operation != BINDING and not self._is_admitted(call, operation)) or not _are_slots(given, labels):
+        if (operation != BINDING and not self.is_admitted(call, operation)) or not _are_slots(given, labels):
             return None
         hit_rate = self._hit_rate(call.stored.kind, operation)
         if not hit_rate.is_worth_asking():
@@ -218,8 +218,8 @@ class WriteMemo:
             hit_rate = self._hit_rates[kind_and_operation] = HitRate(_LEAST_HITS)
         return hit_rate
 
-    def _is_admitted(self, call: Call, operation: str) -> bool:
-        """Whether admission lets such a change pass without a look at the pod."""
+    def is_admitted(self, call: Call, operation: str) -> bool:
+        """Whether admission lets such a change pass without a look at the object."""
         user = call.request.user
         key = (call.stored.kind, operation, call.path.namespace, user.name)
         reads = self._admissions.get(key)

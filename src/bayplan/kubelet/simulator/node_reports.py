@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 import msgspec
 
@@ -50,6 +51,23 @@ class NodeReports:
         except (ApiError, TransportError) as error:
             logger.warning("lease of %s: %s", name, error)
 
+    async def renew_all(self, names: Sequence[str], now: float) -> None:
+        """Show that nodes live, with as few messages as possible. Raises nothing: the next renewal tries again."""
+        seconds, sent, left = self.settings.promised_seconds, {}, []
+        for name in names:
+            lease = self.leases.cache.get(LEASE_NAMESPACE, name)
+            if lease is None:
+                left.append(name)
+            else:
+                sent[name] = (self.client.replacement(renewed(lease, now, seconds)),)
+        if sent:
+            problems = await self.client.transport.send_all(list(sent.values()))
+            for name, problem in zip(sent, problems, strict=True):
+                if problem is not None and not _is_lost_race(problem):
+                    logger.warning("lease of %s: %s", name, problem)
+        for name in left:
+            await self.try_to_renew(name, now)
+
     async def renew(self, name: str, now: float) -> None:
         """Show that a node lives, unless somebody just has. Raises ApiError, TransportError."""
         lease, seconds = self.leases.cache.get(LEASE_NAMESPACE, name), self.settings.promised_seconds
@@ -61,7 +79,7 @@ class NodeReports:
                 return
             await self.client.update(renewed(lease, now, seconds))
         except ApiError as error:
-            if error.code not in (404, 409):
+            if not _is_lost_race(error):
                 raise
 
     async def say_last(self, name: str) -> None:
@@ -101,3 +119,8 @@ class NodeReports:
         name = node.metadata.name
         where = core_v1.ObjectReference(kind="Node", name=name, uid=name)  # kubelets name the node as its uid
         self.recorder.event(where, event_type, reason, message)
+
+
+def _is_lost_race(problem: ApiError | TransportError) -> bool:
+    """Whether a lease was not renewed since somebody else has written or removed it."""
+    return isinstance(problem, ApiError) and problem.code in (404, 409)

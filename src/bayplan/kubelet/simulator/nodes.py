@@ -7,10 +7,11 @@ import itertools
 from collections.abc import Container, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from bayplan import KUBERNETES_VERSION
 from bayplan.api.declared_features import DECLARED
 from bayplan.api.simulated_nodes import SIMULATED
-from bayplan.api.strategies.base import clone
 from bayplan.api.types import coordination_v1, core_v1, meta_v1
 from bayplan.api.types.scalars import Quantity
 from bayplan.api.validation.resources import is_extended
@@ -158,9 +159,8 @@ def make_lease(node: core_v1.Node, now: float, seconds: int = USUAL_LEASE) -> co
 
 def renewed(lease: coordination_v1.Lease, now: float, seconds: int = USUAL_LEASE) -> coordination_v1.Lease:
     """The lease of a node that lives now, and says that it will for so many seconds."""
-    changed: coordination_v1.Lease = clone(lease)
-    changed.spec.lease_duration_seconds = seconds
-    changed.spec.renew_time = rfc3339_micro(now)
+    spec = replace(lease.spec, lease_duration_seconds=seconds, renew_time=rfc3339_micro(now))
+    changed: coordination_v1.Lease = replace(lease, spec=spec)
     return changed
 
 

@@ -274,7 +274,7 @@ class NodeSimulator:
                 name for name, index in tuple(self._index.items()) if index % slots == slot and not self.is_silent(name)
             ]
             for batch in batches(names, AT_ONCE):
-                await asyncio.gather(*(self._reports.try_to_renew(name, now) for name in batch))
+                await self._reports.renew_all(batch, now)
                 await asyncio.gather(*(self._reports.try_to_report_images(name) for name in batch))
 
     # Pods

@@ -14,6 +14,7 @@ class LeaseStrategy(Strategy):
     knows_finalizers = False
     allow_unconditional_update = False
     allow_create_on_update = True
+    times_are_free = True
 
     def prepare_create(self, obj: coordination_v1.Lease) -> None:
         obj.spec.strategy = obj.spec.preferred_holder = None
