@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -114,9 +115,20 @@ def test_a_ratio_of_ones_own() -> None:
         ({"priorities": [{"name": "X", "weight": 1}]}, "Priority type not found for X"),
         ({"hardPodAffinitySymmetricWeight": 101}, "not in valid range"),
         (
-            {"predicates": [{"name": "Mine", "argument": {"serviceAffinity": {}}}]},
-            "custom predicates are not supported",
+            {"predicates": [{"name": "Mine", "argument": {"serviceAffinity": {}, "labelsPresence": {}}}]},
+            "Exactly 1 predicate argument is required, numArgs: 2, Predicate: Mine",
         ),
+        ({"predicates": [{"name": "Mine", "argument": {"other": {}}}]}, "numArgs: 1, Predicate: Mine"),
+        (
+            {
+                "priorities": [
+                    {"name": "A", "weight": 1, "argument": {"labelPreference": {"label": "a"}}},
+                    {"name": "B", "weight": 2, "argument": {"labelPreference": {"label": "b"}}},
+                ]
+            },
+            r'priorities\[1\].weight: .*LabelPreference priority "B" has a different weight with "A"',
+        ),
+        ({"priorities": [{"name": "A", "weight": 1, "argument": {"other": {}}}]}, r"priorities\[0\].argument"),
         ({"apiVersion": "v2"}, "is not supported for a Policy"),
     ],
 )
@@ -186,3 +198,109 @@ def test_a_near_name_is_corrected(kind: str, name: str, meant: str) -> None:
     with pytest.raises(SettingsError) as far:
         made(priorities=[{"name": "Quux", "weight": 1}])
     assert "did you mean" not in str(far.value)
+
+
+def labelled(name: str, **labels: str) -> Tree:
+    tree = node(name)
+    tree["metadata"]["labels"] = labels
+    return tree
+
+
+def scored(planner: Planner, asked: Tree, plugin: str) -> dict[str, int]:
+    decision = planner.decide(asked, explain=True)
+    weighted = decision.scores[plugin]
+    return {name: int(weighted[row]) // decision.weights[plugin] for row, name in enumerate(decision.names)}
+
+
+@pytest.mark.parametrize(("presence", "fits"), [(True, ["both"]), (False, ["none"])])
+def test_labels_that_nodes_have_or_lack(presence: bool, fits: list[str]) -> None:
+    nodes = [labelled("both", region="r", zone="z"), labelled("one", region="r"), labelled("none")]
+    argument = {"labelsPresence": {"labels": ["region", "zone"], "presence": presence}}
+    planner = Planner({"nodes": nodes}, policy(predicates=[{"name": "Mine", "argument": argument}]))
+    decision = planner.decide(pod("p"), explain=True)
+    refused = [one for one in ("both", "one", "none") if decision.verdict(one) is not None]
+    assert [one for one in ("both", "one", "none") if one not in refused] == fits
+    verdict = decision.verdict("one")
+    assert verdict is not None
+    assert verdict.reasons == ("node(s) didn't have the requested labels",)
+
+
+def test_labels_that_nodes_had_better_have_or_lack() -> None:
+    nodes = [labelled("a", ssd="x"), labelled("b", ssd="x", old="x"), labelled("c", old="x"), labelled("d")]
+    wishes = [("ssd", True), ("old", False), ("gpu", True)]
+    priorities = [
+        {"name": f"p{label}", "weight": 2, "argument": {"labelPreference": {"label": label, "presence": presence}}}
+        for label, presence in wishes
+    ]
+    planner = Planner({"nodes": nodes}, policy(predicates=[], priorities=priorities))
+    assert scored(planner, pod("p"), "NodeLabel") == {"a": 66, "b": 33, "c": 0, "d": 33}
+    assert made(priorities=priorities).weights["NodeLabel"] == 6
+
+
+def served(name: str, place: str = "", **labels: str) -> Tree:
+    tree = pod(name)
+    tree["metadata"] |= {"labels": labels, "namespace": "default"}
+    if place:
+        tree["spec"]["nodeName"] = place
+    return tree
+
+
+SERVICE = {"kind": "Service", "metadata": {"name": "s", "namespace": "default"}, "spec": {"selector": {"app": "web"}}}
+
+
+def test_pods_of_a_service_are_spread_over_the_values_of_a_label() -> None:
+    nodes = [labelled("a1", rack="a"), labelled("a2", rack="a"), labelled("b1", rack="b"), labelled("none")]
+    priorities = [{"name": "Spread", "weight": 3, "argument": {"serviceAntiAffinity": {"label": "rack"}}}]
+    there = [served(f"w{index}", place, app="web") for index, place in enumerate(("a1", "a1", "a2", "b1"))]
+    planner = Planner([*nodes, *there, SERVICE], policy(predicates=[], priorities=priorities))
+    assert scored(planner, served("p", app="web"), "ServiceAffinity") == {"a1": 25, "a2": 25, "b1": 75, "none": 0}
+    assert scored(planner, served("q", app="other"), "ServiceAffinity") == {"a1": 100, "a2": 100, "b1": 100, "none": 0}
+
+
+def test_pods_of_a_service_share_the_values_of_a_label() -> None:
+    nodes = [labelled("a1", rack="a", zone="z"), labelled("a2", rack="a", zone="y"), labelled("b1", rack="b", zone="z")]
+    argument = {"serviceAffinity": {"labels": ["rack"]}}
+    objects = [*nodes, served("first", "b1", app="web"), SERVICE]
+    planner = Planner(objects, policy(predicates=[{"name": "Together", "argument": argument}]))
+
+    def places(asked: Tree) -> list[str]:
+        decision = planner.decide(asked, explain=True)
+        return [name for name in ("a1", "a2", "b1") if decision.verdict(name) is None]
+
+    assert places(served("p", app="web")) == ["b1"]
+    assert places(served("other", app="other")) == ["a1", "a2", "b1"]
+    chosen = served("chosen", app="web")
+    chosen["spec"]["nodeSelector"] = {"rack": "a"}
+    assert places(chosen) == ["a1", "a2"], "the pod itself says where"
+    verdict = planner.decide(served("p", app="web"), explain=True).verdict("a1")
+    assert verdict is not None
+    assert verdict.reasons == ("node(s) didn't match service affinity",)
+
+
+def owned(name: str, kind: str, uid: str) -> Tree:
+    tree = pod(name)
+    tree["metadata"]["ownerReferences"] = [
+        {"apiVersion": "apps/v1", "kind": kind, "name": "rs", "uid": uid, "controller": True}
+    ]
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("asked", "score"),
+    [
+        (owned("p", "ReplicaSet", "u1"), 0),
+        (owned("p", "ReplicaSet", "u2"), 100),
+        (owned("p", "StatefulSet", "u1"), 100),
+        (pod("p"), 100),
+    ],
+)
+def test_nodes_that_would_rather_not_have_a_controllers_pods(asked: Tree, score: int) -> None:
+    signature = {"podController": {"kind": "ReplicaSet", "uid": "u1"}}
+    avoids = json.dumps({"preferAvoidPods": [{"podSignature": signature, "reason": "some"}]})
+    nodes = [node("a"), node("b"), node("c")]
+    for one, text in zip(nodes, (avoids, "{", ""), strict=True):
+        one["metadata"]["annotations"] = {"scheduler.alpha.kubernetes.io/preferAvoidPods": text}
+    planner = Planner({"nodes": nodes}, policy(predicates=[], priorities=None))
+    planner.decide(owned("before", "ReplicaSet", "u2"))
+    assert scored(planner, asked, "NodePreferAvoidPodsPriority") == {"a": score, "b": 100, "c": 100}
+    assert made().weights["NodePreferAvoidPodsPriority"] == 10_000

@@ -83,6 +83,9 @@ CUSTOM_GROUP_PLUGINS: Final = (
 FOR_OLDER_NAMES: Final = (
     Entry("EqualPriority", "equal_priority"),
     Entry("NodeCondition", "node_condition", 0, arguments.NodeConditionArgs),
+    Entry("NodeLabel", "node_label", 0, arguments.NodeLabelArgs),
+    Entry("NodePreferAvoidPods", "node_prefer_avoid_pods"),
+    Entry("ServiceAffinity", "service_affinity", 0, arguments.ServiceAffinityArgs),
     Entry("BalancedResourceAllocation", "balanced_resource_allocation"),
     Entry("SelectorSpreadPriority", "selector_spread"),
     Entry("ServiceSpreadingPriority", "selector_spread"),

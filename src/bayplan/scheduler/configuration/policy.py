@@ -19,6 +19,7 @@ from bayplan.scheduler.configuration.older_names import (
     MANDATORY,
     PREDICATES,
     PRIORITIES,
+    SCORE,
     OlderName,
     near,
 )
@@ -27,11 +28,22 @@ from bayplan.scheduler.configuration.settings import PluginChoice, PluginSet, Pr
 from bayplan.scheduler.errors import SettingsError
 from bayplan.scheduler.extenders import settings as extender_settings
 from bayplan.scheduler.framework import arguments
-from bayplan.scheduler.framework.arguments import NodeResourcesFitArgs, ResourceWeight, ShapePoint
+from bayplan.scheduler.framework.arguments import (
+    NodeLabelArgs,
+    NodeResourcesFitArgs,
+    ResourceWeight,
+    ServiceAffinityArgs,
+    ShapePoint,
+)
 
 ALWAYS: Final = ("SchedulingGates", "PrioritySort", "DynamicResources", "DefaultPreemption", "DefaultBinder")
 """Plugins that no Policy names and every profile needs."""
 RATIO: Final = "RequestedToCapacityRatioPriority"
+RATIO_ARGUMENTS: Final = "requestedToCapacityRatioArguments"
+ARGUMENTS: Final = {"labelPreference": "NodeLabel", "serviceAntiAffinity": "ServiceAffinity"}
+"""Arguments of priorities with names of their own -> the plugin that does all of them together, with the sum of their weights."""
+WITH_ARGUMENT: Final = {"NodeLabel": frozenset(("score",)), "ServiceAffinity": SCORE}
+"""Where these plugins act as priorities."""
 
 
 def parse(tree: Tree) -> SchedulerSettings:
@@ -40,8 +52,8 @@ def parse(tree: Tree) -> SchedulerSettings:
     if version not in ("v1", "kubescheduler.config.k8s.io/v1"):
         raise SettingsError("apiVersion", f"{version!r} is not supported for a Policy, use 'v1'")
     errors: list[FieldError] = []
-    predicates = _predicates(tree, errors)
-    weights, ratios = _priorities(tree, errors)
+    predicates, of_predicates = _predicates(tree, errors)
+    weights, of_priorities = _priorities(tree, errors)
     hard_weight = integer(tree, "hardPodAffinitySymmetricWeight", "", 1)
     if not 0 <= hard_weight <= 100:
         errors.append(invalid("hardPodAffinitySymmetricWeight", hard_weight, "not in valid range [0-100]"))
@@ -49,7 +61,7 @@ def parse(tree: Tree) -> SchedulerSettings:
     extenders = extender_settings.parse(items, "extenders", errors)
     raise_all(errors)
     affinity = arguments.InterPodAffinityArgs(hard_weight)
-    configured: dict[str, object] = {"InterPodAffinity": affinity, **ratios}
+    configured: dict[str, object] = {"InterPodAffinity": affinity, **of_predicates, **of_priorities}
     ignored = frozenset().union(*(item.ignored_resources for item in extenders))
     if ignored and "PodFitsResources" in predicates:
         configured["PodFitsResources"] = NodeResourcesFitArgs(ignored_resources=ignored)
@@ -67,7 +79,7 @@ def _points(predicates: Iterable[str], weights: dict[str, int]) -> dict[str, Plu
         for point in PREDICATES[name].points:
             chosen.setdefault(point, []).append(PluginChoice(name))
     for name, weight in weights.items():
-        for point in _priority(name).points:
+        for point in WITH_ARGUMENT.get(name) or _priority(name).points:
             chosen.setdefault(point, []).append(PluginChoice(name, weight))
     return {point: PluginSet(tuple(choices)) for point, choices in chosen.items()}
 
@@ -76,8 +88,9 @@ def _priority(name: str) -> OlderName:
     return PRIORITIES["LeastRequestedPriority"] if name == RATIO else PRIORITIES[name]
 
 
-def _predicates(tree: Tree, errors: list[FieldError]) -> list[str]:
-    """The predicates, in the order in which they are asked."""
+def _predicates(tree: Tree, errors: list[FieldError]) -> tuple[list[str], dict[str, object]]:
+    """The predicates, in the order in which they are asked, and the arguments of those that have some."""
+    labels, affinity = NodeLabelArgs(), ServiceAffinityArgs()
     if tree.get("predicates") is None:
         wanted = {*DEFAULT_PREDICATES, *MANDATORY}
     else:
@@ -85,9 +98,30 @@ def _predicates(tree: Tree, errors: list[FieldError]) -> list[str]:
         for index, item in enumerate(sequence(tree["predicates"], "predicates")):
             where = f"predicates[{index}]"
             name = mapping(item, where).get("name", "")
-            if item.get("argument"):
-                raise SettingsError(f"{where}.argument", "custom predicates are not supported; use node affinity")
-            if name in ("GeneralPredicates", "GeneralPred"):
+            argument = mapping(item.get("argument") or {}, f"{where}.argument")
+            presence, together = argument.get("labelsPresence"), argument.get("serviceAffinity")
+            if argument and (presence is None) == (together is None):
+                errors.append(
+                    invalid(
+                        f"{where}.argument",
+                        name,
+                        f"Exactly 1 predicate argument is required, numArgs: {len(argument)}, Predicate: {name}",
+                    )
+                )
+            elif presence is not None:
+                found = mapping(presence, f"{where}.argument.labelsPresence")
+                keys = _texts(found.get("labels"), f"{where}.argument.labelsPresence.labels")
+                if found.get("presence"):
+                    labels = replace(labels, present=(*labels.present, *keys))
+                else:
+                    labels = replace(labels, absent=(*labels.absent, *keys))
+                wanted.add("CheckNodeLabelPresence")
+            elif together is not None:
+                place = f"{where}.argument.serviceAffinity"
+                keys = _texts(mapping(together, place).get("labels"), f"{place}.labels")
+                affinity = replace(affinity, affinity_labels=(*affinity.affinity_labels, *keys))
+                wanted.add("CheckServiceAffinity")
+            elif name in ("GeneralPredicates", "GeneralPred"):
                 wanted.update(GENERAL)
             elif name in PREDICATES:
                 wanted.add(name)
@@ -95,7 +129,10 @@ def _predicates(tree: Tree, errors: list[FieldError]) -> list[str]:
                 errors.append(
                     invalid(f"{where}.name", name, f"Predicate type not found for {name}{near(name, PREDICATES)}")
                 )
-    return [name for name in PREDICATES if name in wanted]
+    return [name for name in PREDICATES if name in wanted], {
+        "CheckNodeLabelPresence": labels,
+        "CheckServiceAffinity": affinity,
+    }
 
 
 def _priorities(tree: Tree, errors: list[FieldError]) -> tuple[dict[str, int], dict[str, object]]:
@@ -103,6 +140,8 @@ def _priorities(tree: Tree, errors: list[FieldError]) -> tuple[dict[str, int], d
     if tree.get("priorities") is None:
         return dict(DEFAULT_PRIORITIES), {}
     weights: dict[str, int] = {}
+    labels, affinity = NodeLabelArgs(), ServiceAffinityArgs()
+    first: dict[str, tuple[str, int]] = {}
     configured: dict[str, object] = {}
     for index, item in enumerate(sequence(tree["priorities"], "priorities")):
         where = f"priorities[{index}]"
@@ -116,13 +155,36 @@ def _priorities(tree: Tree, errors: list[FieldError]) -> tuple[dict[str, int], d
         if ratio is not None:
             configured["LeastRequestedPriority"] = _ratio(mapping(ratio, where), f"{where}.argument")
             name = "LeastRequestedPriority"
+        elif argument.keys() & ARGUMENTS.keys():
+            kind = next(one for one in ARGUMENTS if one in argument)
+            told = mapping(argument[kind], f"{where}.argument.{kind}")
+            label, plugin = str(told.get("label", "")), ARGUMENTS[kind]
+            if plugin == "ServiceAffinity":
+                affinity = replace(affinity, anti_affinity_labels=(*affinity.anti_affinity_labels, label))
+            elif told.get("presence"):
+                labels = replace(labels, present_preference=(*labels.present_preference, label))
+            else:
+                labels = replace(labels, absent_preference=(*labels.absent_preference, label))
+            other, same = first.setdefault(plugin, (name, weight))
+            if weight != same:
+                title = kind[0].upper() + kind[1:]
+                detail = f'{title} priority "{name}" has a different weight with "{other}"'
+                errors.append(invalid(f"{where}.weight", weight, detail))
+            weights[plugin] = weights.get(plugin, 0) + weight
+            continue
         elif argument:
-            raise SettingsError(f"{where}.argument", "only requestedToCapacityRatioArguments are supported")
+            raise SettingsError(
+                f"{where}.argument", f"one of {', '.join(sorted((*ARGUMENTS, RATIO_ARGUMENTS)))} is expected"
+            )
         elif name not in PRIORITIES:
             errors.append(invalid(f"{where}.name", name, f"Priority type not found for {name}{near(name, PRIORITIES)}"))
             continue
         weights[name] = weight
-    return weights, configured
+    return weights, configured | {"NodeLabel": labels, "ServiceAffinity": affinity}
+
+
+def _texts(items: Any, path: str) -> tuple[str, ...]:
+    return tuple(str(item) for item in sequence(items, path))
 
 
 def _ratio(tree: Tree, path: str) -> NodeResourcesFitArgs:

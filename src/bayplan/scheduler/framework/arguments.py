@@ -93,6 +93,24 @@ class NodeConditionArgs:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeLabelArgs:
+    """NodeLabel: labels that a node has to have and to lack, and those that it had better have and lack."""
+
+    present: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    present_preference: tuple[str, ...] = ()
+    absent_preference: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceAffinityArgs:
+    """ServiceAffinity: labels of which the pods of a service share the values, and those over whose values they are spread."""
+
+    affinity_labels: tuple[str, ...] = ()
+    anti_affinity_labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class DynamicResourcesArgs:
     """DynamicResources: how long devices may take to get ready for a pod, and how long the search for devices may take
     on one node (seconds; 0: as long as it likes)."""

@@ -37,6 +37,18 @@ def services_selector(snapshot: Snapshot, pod: PodShape) -> LabelSelector:
     return selectors.from_map(_labels_of_services(snapshot, pod))
 
 
+def selectors_of_services(snapshot: Snapshot, pod: PodShape) -> list[LabelSelector]:
+    """The selectors of the services that select a pod, in order of the services' names."""
+    services = sorted(snapshot.catalog.services.items())
+    return [
+        selectors.from_map(service.spec.selector)
+        for _, service in services
+        if service.metadata.namespace == pod.namespace
+        and service.spec.selector
+        and all(pod.labels.get(key) == value for key, value in service.spec.selector.items())
+    ]
+
+
 def _labels_of_services(snapshot: Snapshot, pod: PodShape) -> dict[str, str]:
     labels: dict[str, str] = {}
     for service in snapshot.catalog.services.values():

@@ -324,7 +324,7 @@ def _place(pod: Pod, *, pending: bool) -> Hashable:
     return (
         metadata.namespace,
         tuple(metadata.labels.items()),
-        (owner.api_version, owner.kind, owner.name) if owner is not None else None,
+        (owner.api_version, owner.kind, owner.name, owner.uid) if owner is not None else None,
         unique,
         spec.node_name if pending else "",
     )
