@@ -267,14 +267,16 @@ class NodeSimulator:
         """Renew every lease once per period, in slices, so that the renewals of a slice share one commit."""
         seconds = self.settings.renewal_seconds
         slots = min(max(int(seconds), 1), _MOST_SLICES)
+        due = self.clock.monotonic()
         for slot in itertools.cycle(range(slots)):
-            await self.clock.sleep(seconds / slots)
+            due = max(due + seconds / slots, self.clock.monotonic())  # what renewing takes does not add to the period
+            await self.clock.sleep(due - self.clock.monotonic())
             now = self.clock.now()
             names = [
                 name for name, index in tuple(self._index.items()) if index % slots == slot and not self.is_silent(name)
             ]
+            await asyncio.gather(*(self._reports.renew_all(batch, now) for batch in batches(names, AT_ONCE)))
             for batch in batches(names, AT_ONCE):
-                await self._reports.renew_all(batch, now)
                 await asyncio.gather(*(self._reports.try_to_report_images(name) for name in batch))
 
     # Pods
