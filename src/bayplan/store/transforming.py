@@ -69,8 +69,8 @@ class TransformingStore:
         self._forms_stay_current = forms_stay_current
         self._forms: dict[str, bytes] = {}
         """Begin of the stored form of values that were transformed, by key: long enough to know the form again."""
-        self._own: dict[str, tuple[bytes, bytes]] = {}
-        """Values that are being put, stored form first, by key: their events need not be read."""
+        self._own: dict[str, tuple[bytes, bytes, Transformer]] = {}
+        """Values that are being put, stored form first, and their transformer, by key: their events need not be read."""
 
     @property
     def sole_writer(self) -> bool:
@@ -119,12 +119,12 @@ class TransformingStore:
             self._forms[key] = value[:_FORM_BYTES]
 
     def _event(self, event: Event) -> Event:
-        transformer = self._choose(event.key)
+        own = self._own.get(event.key)
+        transformer = own[2] if own is not None else self._choose(event.key)
         if transformer is None:
             return event
         value, previous = event.value, event.previous
         self._note(event.key, value, transformer)
-        own = self._own.get(event.key)
         if own is not None and own[0] == value:
             read: bytes | None = own[1]
         else:
@@ -161,10 +161,11 @@ class TransformingStore:
         self, key: str, value: bytes, *, guard: int | None = None, ttl: float | None = None, attachment: object = None
     ) -> int:
         """See Store. Raises Untransformable, too."""
-        stored = self._stored(key, value)
-        if stored is value:
+        transformer = self._choose(key)
+        stored = value if transformer is None else transformer.to_storage(key, value)
+        if transformer is None or stored is value:
             return await self._below.put(key, value, guard=guard, ttl=ttl, attachment=attachment)
-        own = self._own[key] = (stored, value)
+        own = self._own[key] = (stored, value, transformer)
         try:
             return await self._below.put(key, stored, guard=guard, ttl=ttl, attachment=attachment)
         finally:

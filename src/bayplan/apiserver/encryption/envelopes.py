@@ -17,14 +17,14 @@ import hashlib
 import hmac
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from bayplan.api.protobuf.wire import VARINT, ProtobufError, delimited, fields, tag, varint
-from bayplan.apiserver.encryption.metrics import FROM_STORAGE, NOT_MEASURED, TO_STORAGE, EnvelopeMetrics
+from bayplan.apiserver.encryption.metrics import FROM_STORAGE, NOT_MEASURED, TO_STORAGE, EnvelopeMetrics, KeyUses
 from bayplan.apiserver.encryption.providers import AesGcm, RandomBytes, Unreadable
 from bayplan.support.timestamps import rfc3339
 
@@ -44,6 +44,7 @@ _INFO_BYTES = _SEED_BYTES = 32
 _NONCE_BYTES: Final = 12
 _KEY_ID_BYTES = _SOURCE_BYTES = 1024
 _ANNOTATION_BYTES: Final = 32 * 1024
+_DATA: Final = tag(1)
 _KEY, _SEED = 0, 1
 """Types of what the service encrypts: a key of AES-GCM, or a seed of keys."""
 
@@ -99,6 +100,7 @@ class _Writer:
     encrypted: EncryptedSeed
     tail: bytes
     """All fields of an EncryptedObject but the data."""
+    uses: KeyUses
     expires: float
     """Unix seconds after which nothing is written with it, unless the service is well again."""
 
@@ -129,6 +131,8 @@ class Envelopes:
     _version: str = ""
     _writer: _Writer | None = None
     _sealer: _Sealer | None = None
+    _opener: tuple[bytes, bytes, AESGCM] | None = None
+    """Seed, info and key of the value that was decrypted last: those that follow often have the same."""
     _seeds: dict[tuple[object, ...], bytes] = field(default_factory=dict)
     _failures: dict[tuple[object, ...], tuple[float, str]] = field(default_factory=dict)
 
@@ -172,7 +176,7 @@ class Envelopes:
         self.metrics.key_id_from_status(self.name, key_id, self.now())
         writer = self._writer
         if writer is not None and writer.encrypted.key_id == key_id:
-            self._writer = _Writer(writer.seed, writer.encrypted, writer.tail, expires)
+            self._writer = replace(writer, expires=expires)
             return []
         seed = self.random_bytes(_SEED_BYTES)
         try:
@@ -183,7 +187,8 @@ class Envelopes:
         if encrypted.key_id != key_id:
             return ["failed to rotate DEK: the service encrypts with another key than its status names"]
         self._keep(encrypted, seed)
-        self._writer = _Writer(seed, encrypted, _tail(encrypted), expires)
+        uses = self.metrics.uses_of(TO_STORAGE, self.name, key_id)
+        self._writer = _Writer(seed, encrypted, _tail(encrypted), uses, expires)
         logger.info("values are encrypted with a new seed of the service %s", self.name)
         return []
 
@@ -192,33 +197,38 @@ class Envelopes:
         writer = self._writer
         if writer is None:
             raise Unreadable(f"kms provider {self.name} has no key to encrypt with: {self.error}")
-        if self.now() > writer.expires:
+        now = self.now()
+        if now > writer.expires:
             shown = self.metrics.hashed(writer.encrypted.key_id)
             raise Unreadable(
-                f'encryptedDEKSource with keyID hash "{shown}" expired at {rfc3339(writer.expires)} (current time is {rfc3339(self.now())})'
+                f'encryptedDEKSource with keyID hash "{shown}" expired at {rfc3339(writer.expires)} (current time is {rfc3339(now)})'
             )
-        self.metrics.key_id_used(TO_STORAGE, self.name, writer.encrypted.key_id, self.now())
+        writer.uses.used(now)
         sealer = self._sealer
         if sealer is None or sealer.seed is not writer.seed or sealer.left <= 0:
             info = self.random_bytes(_INFO_BYTES)
             sealer = self._sealer = _Sealer(writer.seed, info, AESGCM(_derived(writer.seed, info)), VALUES_PER_KEY)
         sealer.left -= 1
         nonce = self.random_bytes(_NONCE_BYTES)
-        data = sealer.info + nonce + sealer.cipher.encrypt(nonce, value, key.encode())
-        return writer.tail + delimited(1, data)
+        sealed = sealer.cipher.encrypt(nonce, value, key.encode())
+        size = _INFO_BYTES + _NONCE_BYTES + len(sealed)
+        return b"".join((writer.tail, _DATA, varint(size), sealer.info, nonce, sealed))
 
     def decrypt(self, key: str, data: bytes) -> bytes:
         """See `providers.Secret`."""
         encrypted, sealed = _parsed(data)
         seed = self._seed_of(encrypted)
-        self.metrics.key_id_used(FROM_STORAGE, self.name, encrypted.key_id, self.now())
+        self.metrics.uses_of(FROM_STORAGE, self.name, encrypted.key_id).used(self.now())
         if encrypted.kind == _KEY:
             return AesGcm(seed, self.random_bytes).decrypt(key, sealed)
         if len(sealed) < _INFO_BYTES + _NONCE_BYTES:
             raise Unreadable("the stored data was shorter than the required size")
-        info, sealed = sealed[:_INFO_BYTES], sealed[_INFO_BYTES:]
+        info, nonce = sealed[:_INFO_BYTES], sealed[_INFO_BYTES : _INFO_BYTES + _NONCE_BYTES]
+        opener = self._opener
+        if opener is None or opener[0] is not seed or opener[1] != info:
+            opener = self._opener = seed, info, AESGCM(_derived(seed, info))
         try:
-            return AESGCM(_derived(seed, info)).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], key.encode())
+            return opener[2].decrypt(nonce, sealed[_INFO_BYTES + _NONCE_BYTES :], key.encode())
         except InvalidTag:
             raise Unreadable("cipher: message authentication failed") from None
 
@@ -229,6 +239,9 @@ class Envelopes:
 
     def is_ready(self, data: bytes) -> bool:
         """See `providers.Secret`."""
+        writer = self._writer
+        if writer is not None and data.startswith(writer.tail):
+            return True
         try:
             place = _place(_parsed(data)[0])
         except Unreadable:

@@ -66,6 +66,26 @@ class TransformationMetrics:
         )
 
 
+class KeyUses:
+    """Uses of one key, in one way; they are shown from the first one on."""
+
+    __slots__ = ("_make", "_series")
+
+    def __init__(self, make: Callable[[], tuple[Counter, Gauge]]) -> None:
+        """make: the series of how many there were, and of when the last one was."""
+        self._make = make
+        self._series: tuple[Counter, Gauge] | None = None
+
+    def used(self, now: float) -> None:
+        """A value was encrypted or decrypted. now: Unix seconds."""
+        series = self._series
+        if series is None:
+            series = self._series = self._make()
+        total, last = series
+        total.value += 1
+        last.set(now)
+
+
 class EnvelopeMetrics:
     """Calls of key management services, and uses of their keys."""
 
@@ -73,7 +93,7 @@ class EnvelopeMetrics:
         """server_id: names the API server."""
         server = ("apiserver_id_hash",)
         self._server = hashed(server_id)
-        self._of_key: dict[tuple[str, str, str], tuple[Counter, Gauge]] = {}
+        self._of_key: dict[tuple[str, str, str], KeyUses] = {}
         """The series of uses of keys: hashing their names takes as long as encrypting a value."""
         self._calls = registry.histogram(
             f"{_ENVELOPES}kms_operations_latency_seconds",
@@ -119,18 +139,16 @@ class EnvelopeMetrics:
         """A call was answered. code: gRPC's name, such as OK or Unavailable."""
         self._calls.labels(provider, f"/v2.KeyManagementService/{method}", code).observe(seconds)
 
-    def key_id_used(self, way: str, provider: str, key_id: str, now: float) -> None:
-        """A value was encrypted or decrypted with a seed of this key."""
+    def uses_of(self, way: str, provider: str, key_id: str) -> KeyUses:
+        """What counts the values that are encrypted or decrypted with seeds of a key."""
         place = (way, provider, key_id)
-        series = self._of_key.get(place)
-        if series is None:
+        uses = self._of_key.get(place)
+        if uses is None:
             if len(self._of_key) >= _MOST_KEYS:
                 self._of_key.clear()
             labels = (way, provider, hashed(key_id), self._server)
-            series = self._of_key[place] = self._used.labels(*labels), self._last_used.labels(*labels)
-        used, last_used = series
-        used.value += 1
-        last_used.set(now)
+            uses = self._of_key[place] = KeyUses(lambda: (self._used.labels(*labels), self._last_used.labels(*labels)))
+        return uses
 
     def key_id_from_status(self, provider: str, key_id: str, now: float) -> None:
         """The service named its key."""

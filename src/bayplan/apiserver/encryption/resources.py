@@ -20,10 +20,15 @@ def _folders() -> dict[str, str]:
 
 def etcd_key(key: str) -> str:
     """Where kube-apiserver keeps the object of a key: encrypted values are bound to that, so that they can change from one server to the other."""
-    parts = key.split("/", 4)
-    prefix = "/".join(parts[:4]) + "/"
-    folder = _folders().get(prefix)
-    return key if folder is None else f"/registry/{folder}{parts[4]}"
+    end = _end_of_resource(key) + 1
+    folder = _folders().get(key[:end])
+    return key if folder is None else f"/registry/{folder}{key[end:]}"
+
+
+def _end_of_resource(key: str) -> int:
+    """Where the slash is behind the resource of a key (`/registry/GROUP/RESOURCE/...`); -1 without one. Cheaper than to split the key."""
+    find = key.find
+    return find("/", find("/", find("/", 1) + 1) + 1)
 
 
 class Resource(NamedTuple):
@@ -54,7 +59,8 @@ class Resources:
             resource: Providers(providers, etcd_key, metrics, f"{resource.resource}.{resource.group}".rstrip("."))
             for resource, providers in rules.items()
         }
-        self._known: dict[Resource, Providers | None] = {}
+        self._known: dict[str, Providers | None] = {}
+        """By what keys of a resource begin with."""
 
     def error(self) -> str:
         """Which key management services are not well, and why; "" if all are."""
@@ -67,11 +73,11 @@ class Resources:
 
     def of_key(self, key: str) -> Providers | None:
         """The providers of an object by its key in the store; None if it is not to be encrypted."""
-        resource = Resource(*resource_of_key(key))
+        place = key[: _end_of_resource(key)]
         try:
-            return self._known[resource]
+            return self._known[place]
         except KeyError:
-            rules = self._rules
+            rules, resource = self._rules, Resource(*resource_of_key(key))
             found = rules.get(resource) or rules.get(Resource(resource.group, "*")) or rules.get(Resource("*", "*"))
-            self._known[resource] = found
+            self._known[place] = found
             return found
