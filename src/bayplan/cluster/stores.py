@@ -44,8 +44,8 @@ def stores_of(
     databases: list[tuple[str, Sized]] = []
 
     def opened(url: str) -> Store:
-        etcd = replace(settings.etcd, root=PREFIX, folders=etcd_folders(DEFAULT_KINDS), readiness=encryption)
-        store = open_store(url, clock=clock, tells_previous=False, etcd=etcd)
+        etcd = replace(settings.etcd, root=PREFIX, folders=etcd_folders(DEFAULT_KINDS))
+        store = open_store(url, clock=clock, tells_previous=False, etcd=etcd, readiness=encryption)
         if url.startswith(("etcd", "sqlite")):
             databases.append((url.partition("://")[2] or url, cast("Sized", store)))
         if url.startswith("etcd"):

@@ -13,14 +13,23 @@ from bayplan.support.clock import Clock
 if TYPE_CHECKING:
     from bayplan.store.etcd.client import EtcdClient
     from bayplan.store.etcd.options import EtcdOptions
+    from bayplan.store.transforming import Readiness
 
 _KNOWN = "known are memory:, sqlite:PATH, etcd://HOST:PORT,... and unix:PATH"
 
 
-def open_store(url: str, *, clock: Clock, tells_previous: bool = True, etcd: EtcdOptions | None = None) -> Store:
+def open_store(
+    url: str,
+    *,
+    clock: Clock,
+    tells_previous: bool = True,
+    etcd: EtcdOptions | None = None,
+    readiness: Readiness | None = None,
+) -> Store:
     """The store that `url` names, not yet opened (`await store.open()` does the input and output).
 
-    tells_previous: whether live events are to carry the value before; they may anyway. etcd: what else an etcd store needs to know.
+    tells_previous: whether live events are to carry the value before; they may anyway. etcd: what else an etcd store needs to know. readiness: what
+    values that other processes have written wait for before they are delivered.
     Known are `memory:`, `sqlite:PATH`, `unix:PATH` (the socket of another process that owns the store),
     and `etcd://HOST:PORT,...` (or `etcd://https://HOST:PORT,...` for TLS without own files). Raises `ValueError` for any other.
     """
@@ -42,13 +51,15 @@ def open_store(url: str, *, clock: Clock, tells_previous: bool = True, etcd: Etc
     if colon and scheme == "unix":
         from bayplan.store.remote.client import RemoteStore
 
-        return RemoteStore(Path(rest), clock=clock)
+        return RemoteStore(Path(rest), clock=clock, readiness=readiness)
     if colon and scheme == "etcd":
-        return _etcd_store(url, clock, tells_previous, etcd)
+        return _etcd_store(url, clock, tells_previous, etcd, readiness)
     raise ValueError(f"store {url!r}: unknown kind of store, {_KNOWN}")
 
 
-def _etcd_store(url: str, clock: Clock, tells_previous: bool, options: EtcdOptions | None) -> Store:
+def _etcd_store(
+    url: str, clock: Clock, tells_previous: bool, options: EtcdOptions | None, readiness: Readiness | None
+) -> Store:
     """Raises ValueError."""
     from bayplan.store.etcd.layout import KeyLayout
     from bayplan.store.etcd.options import EtcdOptions
@@ -63,7 +74,7 @@ def _etcd_store(url: str, clock: Clock, tells_previous: bool, options: EtcdOptio
         layout=KeyLayout(options.prefix, options.folders, root=options.root),
         tells_previous=tells_previous,
         compaction_interval=options.compaction_interval,
-        readiness=options.readiness,
+        readiness=readiness,
     )
 
 

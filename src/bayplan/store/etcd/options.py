@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from bayplan.support.tls_files import TlsFiles
-
-if TYPE_CHECKING:
-    from bayplan.store.transforming import Readiness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +24,5 @@ class EtcdOptions:
     password: str = field(default="", repr=False)
     elsewhere: tuple[tuple[str, str], ...] = ()
     """Resources that are kept on servers of their own, as `group/resource` and servers with commas, such as ("/events", "http://10.0.0.1:2379")."""
-    readiness: Readiness | None = None
-    """What values of events have to wait for before they are delivered; None if nothing."""
     compaction_interval: float = 300.0
     """Seconds between two compactions; 0 for none by this server."""

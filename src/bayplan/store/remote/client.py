@@ -11,11 +11,13 @@ import heapq
 import itertools
 import logging
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from bayplan.store.errors import Compacted, FutureRevision, SharedStore, StoreClosed, StoreError, StoreUnavailable
 from bayplan.store.interface import Deliver, Event, KeyValue, Lost, RangeResult, Watch
+from bayplan.store.remote.inbox import Inbox
 from bayplan.store.remote.link import PATIENCE, Link
 from bayplan.store.remote.messages import (
     COMPACT,
@@ -26,6 +28,7 @@ from bayplan.store.remote.messages import (
     RANGE,
     WELCOME,
     WRITE,
+    WireEvent,
     decode_error,
     decode_events,
     decode_items,
@@ -34,6 +37,7 @@ from bayplan.store.remote.messages import (
 from bayplan.store.remote.pending import RemoteWrite, RemoteWrites
 from bayplan.store.remote.revision_file import RevisionFile
 from bayplan.store.remote.server import revision_path
+from bayplan.store.transforming import Readiness
 from bayplan.store.watching import Subscription, WatchHub
 from bayplan.support.clock import Clock
 from bayplan.support.pipe import NotificationHandler, Pipe, PipeError
@@ -53,16 +57,17 @@ class RemoteStore:
     sole_writer = False
     knows_lag = True
 
-    def __init__(self, path: Path, *, clock: Clock) -> None:
-        """path: of the socket."""
+    def __init__(self, path: Path, *, clock: Clock, readiness: Readiness | None = None) -> None:
+        """path: of the socket. readiness: what values of events wait for."""
         self._path = path
         self._clock = clock
         self._name = f"{os.getpid()}-{next(_numbers)}"
         """Who this is to the owner of the store, on all its connections."""
+        self._inbox = inbox = Inbox(readiness)
         handlers: dict[str, NotificationHandler] = {
             EVENTS: self._take_events,
-            WELCOME: self._take_welcome,
-            FAILED: self._take_failure,
+            WELCOME: lambda *told: inbox.take(partial(self._take_welcome, *told)),
+            FAILED: lambda *told: inbox.take(partial(self._take_failure, *told)),
             PAST_EVENTS: self._take_past,
         }
         self._link = Link(path, clock, lambda: (self._name, self._seen), handlers, self._disconnected)
@@ -121,6 +126,7 @@ class RemoteStore:
         if was_open:
             await self._writes.idle.wait()
         await self._link.close()
+        await self._inbox.close()
         self._hub.clear()
         for _, _, future in self._waiting:
             if not future.done():
@@ -196,9 +202,13 @@ class RemoteStore:
 
     def _take_events(self, data: bytes, compacted: int) -> None:
         """Events of all commits, in order."""
+        told = decode_events(data)
+        self._inbox.take(partial(self._publish, told, compacted), told)
+
+    def _publish(self, told: list[WireEvent], compacted: int) -> None:
         events: list[Event] = []
         done: list[tuple[RemoteWrite, int]] = []
-        for one in decode_events(data):
+        for one in told:
             write = None
             if one.client == self._name:
                 write = self._writes.take(one.number)
@@ -249,6 +259,7 @@ class RemoteStore:
     def _disconnected(self) -> None:
         """The owner has gone. What waits for it waits for the next one, but not for ever."""
         self._is_resuming = True
+        self._inbox.forget()
 
         def look() -> None:
             if self._link.seconds_lost >= _NEARLY_PATIENCE:  # and not since another, later end of a connection
@@ -332,12 +343,19 @@ class RemoteStore:
             raise StoreUnavailable(f"{self._path}: the past of a watch did not come: {broken}") from broken
         if error:
             raise self._failure(error, rest[0])
+        await self._inbox.emptied()
+        if pipe.is_lost:
+            raise StoreUnavailable(f"{self._path}: the past of a watch did not come: the connection has ended")
 
     def _take_past(self, number: int, data: bytes) -> None:
         """A part of the past of a watch."""
+        told = decode_events(data)
+        self._inbox.take(partial(self._replay, number, told), told)
+
+    def _replay(self, number: int, told: list[WireEvent]) -> None:
         subscription = self._past.get(number)
         if subscription is not None:
-            subscription.replay([event_of(one) for one in decode_events(data)])
+            subscription.replay([event_of(one) for one in told])
 
     async def compact(self, revision: int) -> None:
         self._check_open()
