@@ -147,6 +147,8 @@ def decode_reporting(cls: type[Any], data: bytes, gates: Collection[str] = ALL_G
     tree = _tree(cls, data)
     dropped: list[str] = []
     cleaned = schema.prune(tree, schema.definition_of(cls), dropped, gates)
+    if may_repeat_fields(data) and (problem := _first_problem(cls, data)):  # a value that another one replaced
+        raise DecodeError(problem)
     try:
         return settle(decoder(cls)(encode(cleaned))), [f'unknown field "{path}"' for path in dropped[:MAX_FIELD_ERRORS]]
     except (msgspec.DecodeError, FormError) as error:
@@ -165,10 +167,13 @@ def _check_syntax(data: bytes) -> None:
 
 def _problem(cls: type[Any], data: bytes, error: Exception) -> DecodeError:
     """The first thing that is wrong with JSON for a class, in the order of the document."""
+    return DecodeError((None if issubclass(cls, CustomObject) else _first_problem(cls, data)) or str(error))
+
+
+def _first_problem(cls: type[Any], data: bytes) -> str | None:
     from bayplan.api.decode_problems import first_problem  # what is seldom needed
 
-    found = None if issubclass(cls, CustomObject) else first_problem(cls, data)
-    return DecodeError(found or str(error))
+    return first_problem(cls, data)
 
 
 def _tree(cls: type[Any], data: bytes) -> dict[str, Any]:

@@ -251,7 +251,7 @@ def apply_merge_patch(tree: Any, patch: Any) -> Any:
 
 def _merge(tree: Any, patch: Any) -> Any:
     if not isinstance(patch, dict):
-        return copy_tree(patch)
+        return copy_tree(patch) if isinstance(tree, dict) else _without_nulls(patch)
     result = dict(tree) if isinstance(tree, dict) else {}
     for key, value in patch.items():
         if value is None:
@@ -259,3 +259,10 @@ def _merge(tree: Any, patch: Any) -> Any:
         else:
             result[key] = _merge(result.get(key), value)
     return result
+
+
+def _without_nulls(value: Any) -> Any:
+    """A copy of a value that replaces another, without members that are null: the library behind kube-apiserver's merge patches leaves them out in lists, too."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value

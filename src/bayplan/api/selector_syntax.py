@@ -104,6 +104,9 @@ class _Parser:
     def values(self) -> list[str]:
         if (token := self.next()) != "(":
             raise SelectorError(f"found '{token}' expected: '('")
+        token = self.peek()
+        if token not in (",", ")") and not _is_word(token):
+            raise SelectorError(f"found '{token}', expected: ',', ')' or identifier")
         values: list[str] = []
         expect_value = True
         while True:
@@ -118,7 +121,8 @@ class _Parser:
                 values.append(token)
                 expect_value = False
             else:
-                raise SelectorError(f"found '{token}', expected: ',' or ')'")
+                expected = "',', or identifier" if expect_value else "',' or ')'"
+                raise SelectorError(f"found '{token}', expected: {expected}")
 
     def exact_value(self) -> str:
         token = self.peek()

@@ -352,7 +352,7 @@ def _delete_from(result: dict[str, Any], name: str, values: Any) -> None:
 
 
 def _is_directive(value: Any) -> bool:
-    return isinstance(value, dict) and _DIRECTIVE in value
+    return isinstance(value, dict) and value.get(_DIRECTIVE) is not None
 
 
 def _new_value(value: Any) -> Any:

@@ -48,7 +48,14 @@ from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.simulated.addresses import SimulatedAddresses
 from bayplan.apiserver.simulated.pods import PodAnswers
 from bayplan.apiserver.simulated.webhooks import SimulatedReports
-from bayplan.apiserver.writes.body_errors import Unrecognized, head_problem, version_problem
+from bayplan.apiserver.writes.body_errors import (
+    Unrecognized,
+    head_of,
+    head_problem,
+    is_meta_kind,
+    media_type_of,
+    version_problem,
+)
 from bayplan.apiserver.writes.create_templates import CreateTemplates
 from bayplan.apiserver.writes.repeated_writes import RepeatedWrites
 from bayplan.apiserver.writes.write_memo import WriteMemo
@@ -270,6 +277,7 @@ class Call:
             try:
                 obj, problems = decode_reporting(cls, data, self.context.settings.feature_gates)
             except DecodeError:
+                self._check_registered(data, kind_name, api_version)
                 raise self._undecodable(kind_name, api_version, error) from None
         self._check_type(obj, kind_name, api_version)
         if mode == "Strict":
@@ -308,7 +316,7 @@ class Call:
     def _as_json(self, kind_name: str) -> bytes:
         """The body as JSON, whatever that holds. Raises ApiError (400, 415)."""
         request = self.request
-        media_type = request.content_type.partition(";")[0].strip().lower() or "application/json"
+        media_type = media_type_of(request.content_type)
         if media_type == "application/json":
             return request.body
         if media_type == "application/yaml":
@@ -329,6 +337,15 @@ class Call:
         if is_too_deep(data):
             raise Unrecognized(kind_name, head_problem(data) or EXCEEDED, request.body)
         return data
+
+    def _check_registered(self, data: bytes, kind_name: str, api_version: str) -> None:
+        """Of a body that cannot be decoded it is first told that nobody knows its kind. Raises ApiError (400)."""
+        head = None if self.kind.is_custom else head_of(data)
+        if (
+            head is not None
+            and self.context.kinds.of_kind(head.api_version or api_version, head.kind or kind_name) is None
+        ):
+            self._check_type(head, kind_name, api_version)
 
     def _check_type(self, obj: Any, kind_name: str, api_version: str) -> None:
         given_version, given_kind = obj.api_version, obj.kind
@@ -378,7 +395,11 @@ class Call:
             (given_version, given_kind) == ("v1", "List")
             or ((listed := kinds.of_kind(given_version, item)) is not None and listed.is_stored)
         )
-        if not is_list and kinds.of_kind(given_version, given_kind) is None:
+        if (
+            not is_list
+            and not is_meta_kind(given_version, given_kind)
+            and kinds.of_kind(given_version, given_kind) is None
+        ):
             scheme = _SCHEMES.get(api_version.partition("/")[0], "pkg/api/legacyscheme/scheme.go:30")
             return f'no kind "{given_kind}" is registered for version "{given_version}" in scheme "{scheme}"'
         group = api_version.rpartition("/")[0].partition(".")[0] or "core"

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import msgspec
 
-from bayplan.api.errors import ApiError
-from bayplan.apiserver.reads.negotiation import JSON, PLAIN, Form, negotiate
+from bayplan.api.errors import ApiError, unauthorized
+from bayplan.apiserver.reads.negotiation import JSON, PLAIN, Form, negotiate_error
 from bayplan.apiserver.reads.representation import in_form
-from bayplan.apiserver.requests import Request, Response
+from bayplan.apiserver.requests import Request, Response, check_timeout
 
 
 def refusal(request: Request, error: ApiError) -> Response:
     """An error as an answer in the form that the client takes; indented JSON if it has none of the forms that the client takes, such as a Table."""
-    try:
-        form = negotiate(request.accept)
-    except ApiError:
-        form = None
-    if form is not None and not form.convert_to:
+    form = negotiate_error(request.accept)
+    if form is not None:
         return error_response(error, form)
     response = error_response(error)
     response.body = msgspec.json.format(response.body, indent=2)
     response.is_final = True
     return response
+
+
+def unauthenticated(request: Request) -> Response:
+    """The answer to a request that comes from nobody known: a parameter that all requests share is looked at before credentials are."""
+    try:
+        check_timeout(request)
+    except ApiError as error:
+        return refusal(request, error)
+    return refusal(request, unauthorized())
 
 
 def error_response(error: ApiError, form: Form = PLAIN) -> Response:

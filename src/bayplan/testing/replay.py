@@ -78,7 +78,7 @@ class _Watch:
         with contextlib.suppress(aiohttp.ClientError):
             async for line in response.content:
                 if line.strip():
-                    self.events.append(json.loads(line))
+                    self.events.append(_event_of(line))
                     await self._tell()
         self.closed = True
         await self._tell()
@@ -110,13 +110,11 @@ class Player:
 
     async def play(self, scenario: Mapping[str, Any]) -> Report:
         """Play one scenario in a namespace of its own and clean up after it."""
-        self._variables = {"ns": scenario["namespace"]}
-        self._normalizer = transcripts.Normalizer(scenario["namespace"], transcripts.literals(scenario["steps"]))
-        self._watches, self._created, self._tasks = {}, [], []
+        self.begin(scenario)
         report = Report(scenario["scenario"])
         try:
             for step in scenario["steps"]:
-                actual = await self._step(step)
+                actual = await self.step(step)
                 if actual is None or "expect" not in step or step.get("compare") == "none":
                     continue
                 report.compared += 1
@@ -124,10 +122,17 @@ class Player:
                 if found:
                     report.differing[f"{step['id']} {step.get('name', '')}"] = found
         finally:
-            await self._clean_up()
+            await self.end()
         return report
 
-    async def _clean_up(self) -> None:
+    def begin(self, scenario: Mapping[str, Any]) -> None:
+        """Forget the scenario before: `step` plays the steps of this one, then `end` cleans up."""
+        self._variables = {"ns": scenario["namespace"]}
+        self._normalizer = transcripts.Normalizer(scenario["namespace"], transcripts.literals(scenario["steps"]))
+        self._watches, self._created, self._tasks = {}, [], []
+
+    async def end(self) -> None:
+        """Stop watching, and delete what the scenario has created."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -135,7 +140,8 @@ class Player:
         for path in (f"{namespace}/services", *reversed(self._created), namespace):
             await self._send({"method": "DELETE", "path": path, "query": {"gracePeriodSeconds": 0}})
 
-    async def _step(self, step: Mapping[str, Any]) -> dict[str, Any] | None:
+    async def step(self, step: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Play one step; returns what came of it in normal form, None if that is nothing to compare."""
         if "sleep" in step:
             return None
         if "parallel" in step:
@@ -202,7 +208,7 @@ class Player:
         if "body" in request:
             body = json.dumps(transcripts.expand(request["body"], self._variables), ensure_ascii=False).encode()
         elif "text" in request:
-            body = str(transcripts.expand(request["text"], self._variables)).encode()
+            body = str(transcripts.expand(request["text"], self._variables)).encode(errors="surrogateescape")
         if body is not None:
             headers["Content-Type"] = "application/json"
         user = request.get("user", "admin")
@@ -279,6 +285,8 @@ class Player:
             watch.opened.set_result(Answer(response.status, response.headers, body))
             if response.status == 200:
                 await watch.read(response)
+            else:
+                watch.closed = True
 
     async def _collect(self, wanted: Mapping[str, Any]) -> dict[str, Any]:
         watch, until = self._watches[wanted["watch"]], wanted.get("until") or {}
@@ -308,7 +316,7 @@ class Player:
 
     def _is_last(self, event: dict[str, Any], until: Mapping[str, Any]) -> bool:
         name = transcripts.expand(until.get("name"), self._variables)
-        return event["type"] == until.get("type", event["type"]) and name in (
+        return event.get("type") == until.get("type", event.get("type")) and name in (
             None,
             transcripts.lookup(event, "/object/metadata/name"),
         )
@@ -329,11 +337,21 @@ def _useful(events: list[dict[str, Any]], *, bookmarks: bool) -> list[dict[str, 
     """Events without bookmarks (or with one of several in a row), but always with the one that ends the initial events."""
     found: list[dict[str, Any]] = []
     for event in events:
-        is_end = _INITIAL_EVENTS_END in json.dumps(event) if event["type"] == "BOOKMARK" else False
-        repeated = bool(found) and found[-1]["type"] == "BOOKMARK"
-        if event["type"] != "BOOKMARK" or is_end or (bookmarks and not repeated):
+        is_bookmark = event.get("type") == "BOOKMARK"
+        is_end = is_bookmark and _INITIAL_EVENTS_END in json.dumps(event)
+        repeated = bool(found) and found[-1].get("type") == "BOOKMARK"
+        if not is_bookmark or is_end or (bookmarks and not repeated):
             found.append(event)
     return found
+
+
+def _event_of(line: bytes) -> dict[str, Any]:
+    """A line of a watch as a tree; what is no JSON object, such as a line of YAML, as text."""
+    with contextlib.suppress(ValueError):
+        found = json.loads(line)
+        if isinstance(found, dict):
+            return found
+    return {"text": line.decode(errors="replace")}
 
 
 def _parsed(answer: Answer) -> Any:

@@ -28,6 +28,7 @@ _MARKS = [
     (re.compile(r"(Too large resource version: )\d+(, current: )\d+"), r"\1<rv>\2<rv>"),
     (re.compile(r"(ResourceVersion in precondition: )\w*(, ResourceVersion in object meta: )\w*"), r"\1<rv>\2<rv>"),
     (re.compile(r"(ResourceVersion in the precondition \()\w*(\) .*? in record \()\w*\)"), r"\1<rv>\2<rv>)"),
+    (re.compile(r'(resourceVersion\\*": ?\\*")\d{2,}'), r"\1<rv>"),  # of an object in a message
     (re.compile(r"\b(kubernetes|version)(/| )v\d+\.\d+\.\d+\S*"), r"\1\2<version>"),
 ]
 _ANY_TEXT = re.compile(r"<struct>|<diff>")

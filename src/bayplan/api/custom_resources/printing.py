@@ -71,7 +71,7 @@ def _cell(kind: str, path: JsonPath, tree: dict[str, Any], now: float) -> Any:
     if isinstance(value, bool):
         return value if kind == "boolean" else None
     if isinstance(value, int | float) and kind in ("integer", "number"):
-        return int(value) if kind == "integer" else float(value)
+        return int(value) if kind == "integer" or float(value).is_integer() else value
     return None
 
 

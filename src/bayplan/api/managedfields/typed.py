@@ -92,8 +92,12 @@ class Type:
     def item_key(self, item: Any) -> str:
         """The path element of a list item. Raises TypedError if the item has none."""
         if not self.keys:
-            if isinstance(item, (dict, list)) or item is None:
-                raise TypedError("associative list without keys has an element that is no scalar")
+            if item is None:
+                raise TypedError("associative list without keys has an element that's an explicit null")
+            if isinstance(item, dict):
+                raise TypedError("associative list without keys has an element that's a map type")
+            if isinstance(item, list):
+                raise TypedError("not supported: associative list with lists as elements")
             return "v:" + msgspec.json.encode(item).decode()
         if item is None:
             raise TypedError("associative list with keys may not have a null element")

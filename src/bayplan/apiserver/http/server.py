@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestPayloadError
 from multidict import CIMultiDict
 
-from bayplan.api.errors import ApiError, failure, request_too_large, unauthorized
+from bayplan.api.errors import ApiError, failure, request_too_large
 from bayplan.apiserver.audit.events import printable
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authentication.authenticator import Unfinished
@@ -43,7 +43,7 @@ from bayplan.apiserver.http.relay import Relays
 from bayplan.apiserver.http.warnings import warning_headers
 from bayplan.apiserver.http.watch import WatchStreams
 from bayplan.apiserver.inflight import InFlight, too_many_requests
-from bayplan.apiserver.refusals import error_response, refusal
+from bayplan.apiserver.refusals import error_response, refusal, unauthenticated
 from bayplan.apiserver.request_info import is_public
 from bayplan.apiserver.requests import ANONYMOUS, Request, Response
 from bayplan.apiserver.routing.relays import Relay
@@ -281,8 +281,8 @@ class HttpServer:
         unfinished, request.unfinished = request.unfinished, None
         user = await self.identities.finish(unfinished) if unfinished is not None else request.user
         if user is None:
-            refusal, auditor = error_response(unauthorized()), self.server.auditor
-            return refusal if auditor is None else await auditor.unauthenticated(request, refusal)
+            response, auditor = unauthenticated(request), self.server.auditor
+            return response if auditor is None else await auditor.unauthenticated(request, response)
         request.user = user
         return None
 
@@ -395,7 +395,7 @@ class HttpServer:
         if request.unfinished is not None:
             user = await self.identities.finish(request.unfinished)
             if user is None:
-                return error_response(unauthorized())
+                return unauthenticated(request)
             request.user, request.unfinished = user, None
         if http.body_exists:
             length = http.content_length
@@ -425,7 +425,7 @@ class HttpServer:
         unfinished = found if isinstance(found, Unfinished) else None
         user = NOBODY if isinstance(found, Unfinished) else found
         if user is None or (user is ANONYMOUS and self._is_open and not is_public(path)):
-            return error_response(unauthorized())
+            return unauthenticated(Request(method, path, query, NOBODY, accept=head.accept))
         if len(body) > self._limit:
             return error_response(request_too_large(self._limit))
         request = Request(

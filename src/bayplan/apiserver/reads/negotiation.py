@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bayplan.api.errors import failure, not_acceptable
+from bayplan.api.errors import ApiError, failure, not_acceptable
 from bayplan.support.memo import memoized
 
 JSON = "application/json"
@@ -47,6 +47,18 @@ def negotiate(accept: str, *, is_list: bool = False) -> Form:
 def negotiate_custom(accept: str) -> Form:
     """The same for custom resources, which have no routes of their own and no protobuf form."""
     return _negotiate(accept, (JSON, YAML))
+
+
+@memoized(512)
+def negotiate_error(accept: str) -> Form | None:
+    """The form of an error, which is never that of another kind: clauses that ask for one are passed over. None if no other clause can be followed."""
+    plain = ",".join(clause for clause in accept.split(",") if not _parse(clause)[1].get("as"))
+    if accept and not plain:
+        return None
+    try:
+        return _negotiate(plain, OFFERED)
+    except ApiError:
+        return None
 
 
 @memoized(512)

@@ -141,10 +141,13 @@ def _live(call: Call, obj: Any) -> autoscaling_v1.Scale:
 
 def _applied(call: Call) -> Callable[[Any], Any]:
     """Server-side apply of the Scale in the body, as a change of the workload. Raises ApiError."""
-    applier = ScaleApplier(call, configuration(call, SCALE))
+    given = configuration(call, SCALE)
+    applier = ScaleApplier(call, given.tree)
 
     def applied(old: Any) -> Any:
-        return _scaled(call, old, applier.apply(_live(call, old)), applied=True)
+        scale = applier.apply(_live(call, old))
+        given.check()
+        return _scaled(call, old, scale, applied=True)
 
     return applied
 

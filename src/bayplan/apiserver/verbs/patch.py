@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -98,22 +98,25 @@ def is_apply(call: Call) -> bool:
 async def _apply(call: Call) -> Response:
     """Server-side apply: the object as a manager wants its part of it; it is made if it is not there."""
     name = call.path.subresource.name if call.path.subresource else ""
-    applier = Applier(call, configuration(call, call.kind), name)
+    given = configuration(call, call.kind)
+    applier = Applier(call, given.tree, name)
     if call.entry(call.path.namespace, call.path.name) is None:
         if name:
             raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
-        return call.answer(201, await _create_applied(call, applier))
+        return call.answer(201, await _create_applied(call, applier, given))
 
     def applied(old: Any) -> Any:
         obj = applier.apply(old)
+        given.check()
         _check_place(call, obj)
         return call.to_stored(obj, applier.refused)
 
     return call.answer(200, await modify(call, applied, subresource=name, fresh=False, track=False))
 
 
-async def _create_applied(call: Call, applier: Applier) -> Entry:
+async def _create_applied(call: Call, applier: Applier, given: Configuration) -> Entry:
     obj = applier.apply(None)
+    given.check()
     metadata = obj.metadata
     metadata.namespace = metadata.namespace or call.path.namespace
     _check_place(call, obj)
@@ -145,19 +148,31 @@ def _read_yaml(data: bytes, read: Callable[[bytes], T]) -> T:
         raise bad_request(f"error decoding YAML: error converting YAML to JSON: {problem_text(error)}") from None
 
 
-def configuration(call: Call, expected: Kind) -> dict[str, Any]:
+class Configuration(NamedTuple):
+    """What is applied."""
+
+    tree: dict[str, Any]
+    repeated: str
+    """Why it is refused once it has been merged, as it gives fields twice; "" if it is not."""
+
+    def check(self) -> None:
+        """To be called when it has been merged, which may have been refused for other reasons. Raises ApiError (400)."""
+        if self.repeated:
+            raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: {self.repeated}")
+
+
+def configuration(call: Call, expected: Kind) -> Configuration:
     """The applied configuration, of this kind, from the body. Raises ApiError (400, 422)."""
     check_patch_options(call.request.query, is_apply=True)
     data = call.request.body
     applied, is_yaml = _read_configuration(data)
-    mode = call.request.query.get("fieldValidation") or "Warn"
+    mode, repeated = call.request.query.get("fieldValidation") or "Warn", ""
     if mode == "Strict" or (mode == "Warn" and is_yaml and call.request.reads_warnings):
         from bayplan.apiserver.yaml.documents import repeated_keys  # slow to import, and seldom needed
 
         problem = _read_yaml(data, repeated_keys)
-        if problem and mode == "Strict":
-            raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: {problem}")
-        call.warnings.extend(line.strip() for line in problem.splitlines()[1:])
+        repeated = problem if mode == "Strict" else ""
+        call.warnings.extend(line.strip() for line in problem.splitlines()[1:] if not repeated)
     api_version, kind = (
         one if isinstance(one, str) else "" for one in (applied.get("apiVersion"), applied.get("kind"))
     )
@@ -169,7 +184,7 @@ def configuration(call: Call, expected: Kind) -> dict[str, Any]:
     metadata = applied.get("metadata")
     if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
-    return applied
+    return Configuration(applied, repeated)
 
 
 def _read_configuration(data: bytes) -> tuple[dict[str, Any], bool]:
@@ -274,6 +289,10 @@ class Patch:
         """An object stays of its kind; what a strategic patch says of that is not looked at. Raises ApiError (422)."""
         kind = self.kind
         if obj.kind in ("", kind.kind) and obj.api_version in ("", kind.api_version):
+            if not obj.api_version and self.patch_type != STRATEGIC and cls is kind.type and not kind.is_custom:
+                # Go takes it for an internal type, whose JSON has no names.
+                where = f"the name of the object ({self.call.path.name} based on URL) was undeterminable"
+                raise bad_request(f"{where}: name must be provided")
             return
         if isinstance(obj, CustomObject):
             raise invalid_object(obj.kind, kind.group, obj.metadata.name, type_errors(kind, obj))

@@ -6,7 +6,10 @@ Source: apimachinery's `runtime/serializer/json` (`Interpret`), apiserver's `end
 from __future__ import annotations
 
 import json
-from typing import Final
+import re
+from typing import Any, Final
+
+import msgspec
 
 from bayplan.api.codec import json_type
 from bayplan.api.errors import ApiError, bad_request
@@ -18,20 +21,62 @@ _SHOWN: Final = 30
 """So many bytes of a body are told at most."""
 
 
+_META_KINDS: Final = frozenset(
+    ("WatchEvent", "ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions")
+)
+"""Kinds that every group has, of which no resource is."""
+_UNVERSIONED_KINDS: Final = frozenset(("Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList"))
+"""Those that stand in `v1` for all groups."""
+_PARAMETERS: Final = re.compile(r"""(?:\s*;\s*[^\s;=",]+\s*=\s*(?:[^\s;=",]+|"(?:[^"\\]|\\.)*"))*\s*;?\s*""")
+
+
+class Head(msgspec.Struct, rename="camel"):
+    """What an object says that it is."""
+
+    api_version: str = ""
+    kind: str = ""
+
+
+def head_of(data: bytes) -> Head | None:
+    """What an object in JSON says that it is; None if that cannot be read."""
+    try:
+        return msgspec.json.decode(data, type=Head)
+    except msgspec.DecodeError:
+        return None
+
+
+def is_meta_kind(api_version: str, kind: str) -> bool:
+    """Whether a kind is registered in a version though no resource is of it."""
+    return kind in _META_KINDS or (api_version == "v1" and kind in _UNVERSIONED_KINDS)
+
+
+def media_type_of(content_type: str) -> str:
+    """The media type of a body, JSON if none is given; "" if its parameters are none, as Go's `mime.ParseMediaType` has it."""
+    media_type, semicolon, _ = content_type.partition(";")
+    if semicolon and _PARAMETERS.fullmatch(content_type, len(media_type)) is None:
+        return ""
+    return media_type.strip().lower() or "application/json"
+
+
+class _Members(list[tuple[str, Any]]):
+    """A JSON object: its members in order, those that are given twice included."""
+
+
 def head_problem(data: bytes) -> str:
     """Why kind and version of what should be an object in JSON cannot be told; "" if they can."""
     if problem := syntax_problem(data):
         return _UNREADABLE + problem
-    tree = json.loads(data.decode(errors="replace"), parse_int=float)
+    tree = json.loads(data.decode(errors="replace"), parse_int=float, object_pairs_hook=_Members)
     if tree is None:
         return ""
-    if not isinstance(tree, dict):
+    if not isinstance(tree, _Members):
         return f"{_UNREADABLE}json: cannot unmarshal {json_type(tree)} into Go value of type {_HEAD}"
-    for key, value in tree.items():
+    for key, value in tree:
         if key in ("kind", "apiVersion") and not isinstance(value, str | None):
-            found = f"json: cannot unmarshal {json_type(value)} into Go struct field .{key} of type string"
+            shown = "object" if isinstance(value, _Members) else json_type(value)
+            found = f"json: cannot unmarshal {shown} into Go struct field .{key} of type string"
             return _UNREADABLE + found
-    return version_problem(tree.get("apiVersion") or "")
+    return version_problem(dict(tree).get("apiVersion") or "")
 
 
 def version_problem(api_version: str) -> str:

@@ -12,6 +12,7 @@ import msgspec
 from bayplan.api.codec import encode, json_type, with_null_lists
 from bayplan.api.custom_resources.go_values import shown
 from bayplan.api.errors import ApiError, bad_request, invalid, invalid_object
+from bayplan.api.go_json import escaped
 from bayplan.api.json_syntax import infinite_number, large_number, repaired, syntax_problem, too_large
 from bayplan.api.kinds import Kind
 from bayplan.api.nesting import DepthError, check_depth
@@ -90,7 +91,7 @@ def spoiled_by(patch_type: str, patch: Any, tree: Any, kind: Kind, why: str) -> 
             data = with_null_lists(kind.kind, data)
         if kind.is_custom:  # kept as maps, whose keys Go writes in order
             data = encode(msgspec.to_builtins(msgspec.json.decode(data), order="sorted"))
-        text = data.decode()
+        text = (escaped(data) if patch_type == MERGE else data).decode()
     return invalid_object("", "", "", [invalid("patch", text, why)])
 
 

@@ -57,8 +57,9 @@ def problem_text(error: yaml.YAMLError) -> str:
         return str(error)
     if not isinstance(error, yaml.MarkedYAMLError):
         return f"yaml: {error}"
-    mark = next((one for one in (error.context_mark, error.problem_mark) if one is not None and one.line), None)
-    line = mark.line + isinstance(error, yaml.scanner.ScannerError) if mark is not None else 0
+    mark = next((one for one in (error.problem_mark, error.context_mark) if one is not None and one.line), None)
+    counts_one_more = isinstance(error, yaml.scanner.ScannerError) and mark is error.problem_mark
+    line = mark.line + counts_one_more if mark is not None else 0
     where = f"line {line}: " if line else ""
     problem = f"{EXCEEDED} of {MAX_DEPTH}" if error.problem == _TOO_DEEP else error.problem
     return f"yaml: {where}{problem}"

@@ -19,6 +19,7 @@ import yaml
 from bayplan.api.codec import encode
 from bayplan.api.go_json import escaped
 from bayplan.api.nesting import EXCEEDED, MAX_DEPTH
+from bayplan.apiserver.yaml.go_syntax import go_syntax
 from bayplan.apiserver.yaml.scalars import PREFIX, STRING, YamlProblem, json_number, key_text, resolve
 
 MAX_NODES: Final = 500_000
@@ -209,7 +210,7 @@ class _Reading:
             frame.merges, frame.key = False, _NO_KEY
         elif frame.key is _NO_KEY:
             if isinstance(value, (dict, list)):
-                raise YamlProblem(f"yaml: invalid map key: {escaped(encode(value))[:100].decode(errors='replace')}")
+                raise YamlProblem(f"yaml: invalid map key: {go_syntax(value)}")
             frame.key = value
         else:
             self._set(frame, value, event)
