@@ -8,8 +8,10 @@ FUZZ ?= --seconds 600
 ROUNDS ?= 200
 SCHEDULER ?= kube-scheduler
 DECISIONS ?= 100000
+APISERVER ?= kube-apiserver
+STEPS ?= 50000
 
-.PHONY: help install test mutants coverage faults fuzz kills node-kills robustness differential day check package docs bench demo up clean
+.PHONY: help install test mutants coverage faults fuzz kills node-kills robustness differential differential-api day check package docs bench demo up clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +47,9 @@ robustness: install ## Three API servers on three members of etcd while both fai
 
 differential: install ## DECISIONS (100000) of the scheduler program SCHEDULER compared with the library's on random clusters
 	$(BIN)/python -m tests.differential "$(SCHEDULER)" --decisions $(DECISIONS)
+
+differential-api: install ## STEPS (50000) of requests by chance answered by the program APISERVER (over an etcd) and by Bayplan: what differs, in classes
+	$(BIN)/python -m tests.differential.api "$(APISERVER)" --steps $(STEPS)
 
 day: install ## A virtual day of 100 churning nodes, twice: the traces must be equal byte for byte
 	$(BIN)/python -m tests.simulation.day

@@ -192,6 +192,15 @@ class _Scanner:
 _LONE_SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
+def has_valid_texts(data: bytes) -> bool:
+    """Whether JSON needs no `repaired`; False if that is not certain."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return b"\\u" not in data
+
+
 def repaired(data: bytes) -> bytes:
     """Valid JSON in which every text is valid Unicode: what is not is replaced, as Go does."""
     tree = json.loads(data.decode(errors="replace"), parse_int=_short_integer)

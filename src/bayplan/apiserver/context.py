@@ -21,7 +21,7 @@ from bayplan.api.conversion import WebhookNeeded, convert
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.custom_resources.strategy import type_errors
 from bayplan.api.errors import ApiError, bad_request, failure, invalid_object, unsupported_media_type
-from bayplan.api.json_syntax import repaired
+from bayplan.api.json_syntax import has_valid_texts, repaired
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.nesting import EXCEEDED, is_too_deep
 from bayplan.api.registered_versions import is_registered
@@ -302,7 +302,7 @@ class Call:
         """A body that could not be read, with texts that are valid; that may help. Raises ApiError (400) if it is no object at all."""
         if problem := head_problem(data):
             raise Unrecognized(kind_name, problem, self.request.body)
-        return repaired(data)
+        return data if has_valid_texts(data) else repaired(data)
 
     def _yaml_problems(self) -> list[str]:
         """What is wrong with a YAML body that its JSON form does not show."""

@@ -96,6 +96,8 @@ class OpenApi:
 
     def handle(self, request: Request) -> Response | None:
         """The document asked for; None if there is none."""
+        if request.path == "/openapi/v3/":
+            return Response(404, b"", "")
         path = request.path.rstrip("/")
         if self._made_of != (stamp := self._stamp()):
             self._documents.clear()

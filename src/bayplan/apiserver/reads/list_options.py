@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bayplan.api.errors import FieldError, forbidden, invalid_object, unsupported
+from bayplan.api.errors import FieldError, bad_request, forbidden, invalid_object, unsupported
+from bayplan.api.field_selectors import parse_fields
+from bayplan.api.selector_syntax import parse_labels
+from bayplan.api.selectors import SelectorError
 from bayplan.apiserver.requests import int_parameter
 
 _MATCH = "resourceVersionMatch"
@@ -24,7 +27,17 @@ def check_list_options(query: Mapping[str, str], *, watch: bool) -> None:
         match, initial = "NotOlderThan", True  # what such a watch stands for
     errors = (_watch_problems if watch else _list_problems)(query, match, initial=initial)
     if errors:
+        _check_selectors(query)
         raise invalid_object("ListOptions", "meta.k8s.io", "", errors)
+
+
+def _check_selectors(query: Mapping[str, str]) -> None:
+    """Selectors are read before options are compared with each other. Raises ApiError (400)."""
+    try:
+        parse_labels(query.get("labelSelector", ""))
+        parse_fields(query.get("fieldSelector", ""))
+    except SelectorError as error:
+        raise bad_request(str(error)) from None
 
 
 def _list_problems(query: Mapping[str, str], match: str, *, initial: bool) -> list[FieldError]:

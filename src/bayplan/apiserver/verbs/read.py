@@ -71,11 +71,11 @@ def _found(call: Call) -> Entry:
         if call.ttl is not None:  # kube-apiserver has no watch cache of events, and its store puts it another way
             raise bad_request(f"invalid resource version: {why}")
         raise failure(500, "", why, details=False)
+    if revision:
+        check_not_future(call, int(revision))
     entry = call.entry(call.path.namespace, call.path.name)
     if entry is None:
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
-    if revision:
-        check_not_future(call, int(revision))
     return entry
 
 

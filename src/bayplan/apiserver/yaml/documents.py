@@ -55,6 +55,8 @@ def problem_text(error: yaml.YAMLError) -> str:
     """What is wrong with a document, worded as go-yaml does."""
     if isinstance(error, YamlProblem):
         return str(error)
+    if isinstance(error, yaml.reader.ReaderError):
+        return f"yaml: {error.reason}"
     if not isinstance(error, yaml.MarkedYAMLError):
         return f"yaml: {error}"
     mark = next((one for one in (error.problem_mark, error.context_mark) if one is not None and one.line), None)

@@ -1,0 +1,91 @@
+"""Differences that do not count: where Bayplan answers otherwise on purpose, the program is one of a downstream distribution, or chance decides.
+
+`neutral` puts both answers into a form without what chance or the distribution adds; `KNOWN` has the differences that are left, each with its reason.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, NamedTuple
+
+_TEXTS: Final = (
+    (re.compile(r"selfType\d+"), "selfType"),  # a name that kube-apiserver makes up
+    (re.compile(r'(continue"?: "?)[\w-]{20,}'), r"\1<continue>"),
+    (re.compile(r"\?hash=[0-9A-F]+"), "?hash=<hash>"),
+    (re.compile(r": proxy subresource changed to unsafeproxy"), ""),  # of the distribution, as all below
+    (re.compile(r"(?m)^ *- configMap:\n +items:\n(?: +.*\n)*? +name: openshift-service-ca.crt\n"), ""),
+)
+_SOURCE: Final = re.compile(
+    r',?\{\\*"configMap\\*":\{(?:(?!configMap).)*?openshift-service-ca\.crt(?:(?!configMap).)*?\}\}'
+)
+_CHECKS_LEFT_OUT: Final = re.compile(r"/readyz/(?:etcd|etcd-readiness)|\[\+\](?:etcd|etcd-readiness) ok")
+"""The distribution has no such checks of readiness."""
+
+
+def neutral(value: Any) -> Any:
+    """An outcome without what differs by chance, or between distributions."""
+    if isinstance(value, dict):
+        return {name: neutral(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [neutral(item) for item in value if not _is_of_distribution(item)]
+    if isinstance(value, str):
+        for pattern, replacement in _TEXTS:
+            value = pattern.sub(replacement, value)
+        if "openshift" in value:
+            value = _SOURCE.sub("", value)
+    return value
+
+
+def _is_of_distribution(item: Any) -> bool:
+    """Whether an item of a list is there in the one distribution only."""
+    if isinstance(item, str):
+        return _CHECKS_LEFT_OUT.fullmatch(item) is not None
+    if not isinstance(item, dict):
+        return False
+    config_map, metadata = item.get("configMap"), item.get("metadata")
+    return (
+        (isinstance(config_map, dict) and config_map.get("name") == "openshift-service-ca.crt")
+        or (isinstance(metadata, dict) and str(metadata.get("name")).startswith("system:openshift:"))
+        or item.get("resources") == ["endpointslices/restricted"]
+    )
+
+
+class Known(NamedTuple):
+    """A difference that does not count."""
+
+    reason: str
+    request: str
+    """Pattern that the step's name, method, path and query contain."""
+    difference: str
+    """Pattern that each of the step's differences contains."""
+
+
+_VERSIONS: Final = (
+    r"\.(info\.version|git\w+|compiler|goVersion|buildDate|platform|\w+Version|\w+Major|\w+Minor)\b|'version': 'v?1\.36"
+)
+_PROGRESS: Final = r"events.*(items instead|ERROR|Failure|RequestWatchProgress|InternalError|object\.|code)"
+_WRAPPED: Final = r"18446744073709551615|922337203685477580[78]|\.code: 422 instead of 200|missing|unexpected"
+_WHOLE: Final = r"accessor error|\.code: 20[01] instead of 422|missing|unexpected|of type float64|causes"
+KNOWN: Final = (
+    Known("escapes in paths that are none are refused by Go before anything else", r" .*%(?![0-9a-fA-F]{2})", r"."),
+    Known("the version and build that a program says it has", r"^document", _VERSIONS),
+    Known("an etcd before 3.4.25 cannot say how far a watch has come", r"^(events|watch)", _PROGRESS),
+    Known("what a node without containers is reached for is told by Bayplan", r"nodes/.*proxy", r"."),
+    Known(
+        "what the distribution shows to everybody",
+        r"/\.well-known.*",
+        r"403 instead of 404|Forbidden|forbidden|404 page|unexpected|code",
+    ),
+    Known("components that are not there are listed in an order of chance", r"componentstatuses", r"."),
+    Known("the address at which clients reach a server depends on where it listens", r"^document", r"serverAddress"),
+    Known("numbers beyond 64 bits wrap around in strategic patches of kube-apiserver", r"patch strategic", _WRAPPED),
+    Known("1.0 is no number of replicas for kube-apiserver before it has been stored", r"custom", _WHOLE),
+)
+
+
+def reason_of(request: str, found: list[str]) -> str:
+    """Why a step may differ so; "" if it may not."""
+    for row in KNOWN:
+        if re.search(row.request, request) and all(re.search(row.difference, one, re.S) for one in found):
+            return row.reason
+    return ""
