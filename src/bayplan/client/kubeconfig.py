@@ -88,8 +88,12 @@ def _read(paths: Sequence[Path]) -> dict[Path, dict[str, Any]]:
 def _named(files: dict[Path, dict[str, Any]], section: str, name: str, member: str) -> _Entry:
     for path, config in files.items():
         for row in config.get(section) or ():
-            if isinstance(row, dict) and row.get("name") == name and isinstance(row.get(member), dict):
+            if not isinstance(row, dict) or row.get("name") != name:
+                continue
+            if isinstance(row.get(member), dict):
                 return _Entry(path, row[member])
+            if row.get(member) is None and section == "users":  # one that has no credentials
+                return _Entry(path, {})
     raise KubeconfigError(f"{', '.join(map(str, files))}: {section}: there is no entry named {name!r}")
 
 
