@@ -19,6 +19,7 @@ from bayplan.api.errors import (
     method_not_allowed,
     not_acceptable,
     request_too_large,
+    resource_not_found,
     service_unavailable,
 )
 from bayplan.apiserver.aggregation.forwarding import not_available, relay_to
@@ -330,8 +331,10 @@ def _warn_if_deprecated(call: Call) -> None:
 
 
 def _check_routed(method: str, path: ResourcePath) -> None:
-    """A built-in resource has a route for this method at this path. Raises ApiError (405)."""
+    """A built-in resource has a route for this method at this path. Raises ApiError (404, 405)."""
     verb, on_object = path.verb, bool(path.name)
+    if verb == "proxy":  # a prefix of old releases
+        raise resource_not_found()
     if verb not in path.kind.verbs and not (verb == "watch" and "list" in path.kind.verbs):
         raise method_not_allowed()
     if method not in _METHODS.get(verb, ()) or (verb in _ON_OBJECTS) > on_object or (verb == "create" and on_object):

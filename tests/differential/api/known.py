@@ -67,6 +67,18 @@ _PROGRESS: Final = r"events.*(items instead|ERROR|Failure|RequestWatchProgress|I
 _WRAPPED: Final = r"18446744073709551615|922337203685477580[78]|\.code: 422 instead of 200|missing|unexpected"
 _WHOLE: Final = r"accessor error|\.code: 20[01] instead of 422|missing|unexpected|of type float64|causes"
 KNOWN: Final = (
+    Known("a path that ends where a kind should follow is no error of the server", r"/api/v1/(watch|proxy) ", r"."),
+    Known(
+        "kube-apiserver ends the connection without an answer",
+        r".",
+        r"instead of 'no answer: |\.(body|headers): unexpected",
+    ),
+    Known(
+        "names that servers make up stand in messages as they are",
+        r"create|broken POST",
+        r"details\.name: |message: .*\.[a-z0-9]{5}\"",
+    ),
+    Known("keys of maps stand in no certain order in lines of text", r"^events", r"\.text: '"),
     Known("escapes in paths that are none are refused by Go before anything else", r" .*%(?![0-9a-fA-F]{2})", r"."),
     Known("the version and build that a program says it has", r"^document", _VERSIONS),
     Known("an etcd before 3.4.25 cannot say how far a watch has come", r"^(events|watch)", _PROGRESS),

@@ -19,7 +19,6 @@ _KEPT = (
     "type",
     "default",
     PRESERVE,
-    "x-kubernetes-int-or-string",
     "x-kubernetes-list-type",
     "x-kubernetes-list-map-keys",
     "x-kubernetes-map-type",
@@ -41,6 +40,8 @@ def ownership_type(cls: type[CustomObject]) -> Type:
 def _facts(schema: Schema) -> Schema:
     """A schema without what only says which values are allowed."""
     found: dict[str, Any] = {name: schema[name] for name in _KEPT if name in schema}
+    if schema.get("x-kubernetes-int-or-string"):  # published without a type, so that anything may stand there
+        found[PRESERVE] = True
     properties = {name: _facts(inner) for name, inner in schema.get("properties", {}).items()}
     if schema.get(EMBEDDED):
         properties |= _OBJECT

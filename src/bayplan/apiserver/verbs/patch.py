@@ -350,7 +350,7 @@ def _problems_of_patch(call: Call, patch_type: str, body: Any, mode: str) -> lis
         ]
     try:
         problems = field_problems(data, unknown) if unknown or mode == "Strict" or may_repeat_fields(data) else []
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         problems = unknown  # some text is no text
     return [f"json patch {problem}" for problem in problems] if patch_type == "json" else problems
 
@@ -371,5 +371,7 @@ def patch_failure(error: PatchError) -> ApiError:
 def _check_place(call: Call, obj: Any) -> None:
     """Raises ApiError (400) if the object has another name or namespace than the URL."""
     check_name(obj.metadata.name, call.path.name)
-    if obj.metadata.namespace != call.path.namespace and call.kind.namespaced:
+    if not call.kind.namespaced:
+        obj.metadata.namespace = ""
+    elif obj.metadata.namespace != call.path.namespace:
         raise bad_request(OTHER_NAMESPACE)

@@ -243,8 +243,7 @@ def check_name(given: str, wanted: str) -> None:
 
 def _check_body_name(call: Call, body: Any) -> None:
     metadata = body.metadata
-    if call.kind.namespaced:
-        if metadata.namespace and metadata.namespace != call.path.namespace:
-            raise bad_request(OTHER_NAMESPACE)
-        metadata.namespace = call.path.namespace
+    if call.kind.namespaced and metadata.namespace and metadata.namespace != call.path.namespace:
+        raise bad_request(OTHER_NAMESPACE)
+    metadata.namespace = call.path.namespace if call.kind.namespaced else ""
     check_name(metadata.name, call.path.name)
