@@ -148,6 +148,9 @@ def test_a_json_patch_has_a_limit() -> None:
         ({"b": {"c": None}}, {"a": 1, "b": {"d": 2}}),
         ({"b": [1]}, {"a": 1, "b": [1]}),
         ({"new": {"x": None, "y": 1}}, {"a": 1, "b": {"c": 1, "d": 2}, "new": {"y": 1}}),
+        ({"new": [{"x": None, "y": [{"z": None}]}, None]}, {"a": 1, "b": {"c": 1, "d": 2}, "new": [{"y": [{}]}, None]}),
+        ({"a": [{"x": None}]}, {"a": [{}], "b": {"c": 1, "d": 2}}),
+        ({"b": [{"x": None}]}, {"a": 1, "b": [{"x": None}]}),
     ],
 )
 def test_merge_patch(patch: Any, expected: Any) -> None:

@@ -20,7 +20,7 @@ from bayplan.api.codec import (
 from bayplan.api.conversion import WebhookNeeded, convert
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.custom_resources.strategy import type_errors
-from bayplan.api.errors import ApiError, bad_request, failure, invalid_object, unsupported_media_type
+from bayplan.api.errors import ApiError, bad_request, failure, invalid_object, quoted, unsupported_media_type
 from bayplan.api.json_syntax import has_valid_texts, repaired
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.nesting import EXCEEDED, is_too_deep
@@ -401,7 +401,9 @@ class Call:
             and kinds.of_kind(given_version, given_kind) is None
         ):
             scheme = _SCHEMES.get(api_version.partition("/")[0], "pkg/api/legacyscheme/scheme.go:30")
-            return f'no kind "{given_kind}" is registered for version "{given_version}" in scheme "{scheme}"'
+            return (
+                f'no kind {quoted(given_kind)} is registered for version {quoted(given_version)} in scheme "{scheme}"'
+            )
         group = api_version.rpartition("/")[0].partition(".")[0] or "core"
         if kind_name == "Event":  # one type for both groups
             group = "core"

@@ -144,7 +144,8 @@ class Comparison:
         step = recorded[-1]
         request = step.get("request") or {}
         line = f"{request.get('method', 'GET')} {request.get('path', '')}"
-        if reason := reason_of(f"{step['name']}: {line} {json.dumps(request.get('query') or {})}", found):
+        sent = " ".join(json.dumps(request[one]) for one in ("query", "body", "text") if one in request)
+        if reason := reason_of(f"{step['name']}: {line} {sent}", found):
             self.report.known[reason] += 1
             return False
         self.report.differing += 1

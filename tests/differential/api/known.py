@@ -55,7 +55,7 @@ class Known(NamedTuple):
 
     reason: str
     request: str
-    """Pattern that the step's name, method, path and query contain."""
+    """Pattern that the step's name, method, path, query and body contain."""
     difference: str
     """Pattern that each of the step's differences contains."""
 
@@ -64,8 +64,7 @@ _VERSIONS: Final = (
     r"\.(info\.version|git\w+|compiler|goVersion|buildDate|platform|\w+Version|\w+Major|\w+Minor)\b|'version': 'v?1\.36"
 )
 _PROGRESS: Final = r"events.*(items instead|ERROR|Failure|RequestWatchProgress|InternalError|object\.|code)"
-_WRAPPED: Final = r"18446744073709551615|922337203685477580[78]|\.code: 422 instead of 200|missing|unexpected"
-_WHOLE: Final = r"accessor error|\.code: 20[01] instead of 422|missing|unexpected|of type float64|causes"
+_TOO_LARGE: Final = r"patch (strategic|apply): .*\b(18446744073709551616|922337203685477580[78]|2147483648)\b"
 KNOWN: Final = (
     Known("a path that ends where a kind should follow is no error of the server", r"/api/v1/(watch|proxy) ", r"."),
     Known(
@@ -78,6 +77,8 @@ KNOWN: Final = (
         r"create|broken POST",
         r"details\.name: |message: .*\.[a-z0-9]{5}\"",
     ),
+    Known("a page of a selection says that more may follow", r"^list page", r"metadata\.continue: missing"),
+    Known("bytes of raw data are compared, blanks and all", r"PATCH .*controllerrevisions", r"."),
     Known("keys of maps stand in no certain order in lines of text", r"^events", r"\.text: '"),
     Known("escapes in paths that are none are refused by Go before anything else", r" .*%(?![0-9a-fA-F]{2})", r"."),
     Known("the version and build that a program says it has", r"^document", _VERSIONS),
@@ -86,12 +87,16 @@ KNOWN: Final = (
     Known(
         "what the distribution shows to everybody",
         r"/\.well-known.*",
-        r"403 instead of 404|Forbidden|forbidden|404 page|unexpected|code",
+        r".",
     ),
     Known("components that are not there are listed in an order of chance", r"componentstatuses", r"."),
     Known("the address at which clients reach a server depends on where it listens", r"^document", r"serverAddress"),
-    Known("numbers beyond 64 bits wrap around in strategic patches of kube-apiserver", r"patch strategic", _WRAPPED),
-    Known("1.0 is no number of replicas for kube-apiserver before it has been stored", r"custom", _WHOLE),
+    Known("numbers beyond 64 bits wrap around in patches of kube-apiserver", _TOO_LARGE, r"."),
+    Known(
+        "1.0 is no number of replicas for kube-apiserver before it has been stored",
+        r"^custom .*\"size\": \d+\.0\b",
+        r".",
+    ),
 )
 
 

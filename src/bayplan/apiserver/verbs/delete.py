@@ -18,6 +18,7 @@ from bayplan.api.errors import (
     forbidden_error,
     invalid_object,
     not_found_error,
+    quoted,
 )
 from bayplan.api.feature_gates import UNSAFE_DELETION
 from bayplan.api.types import meta_v1
@@ -29,7 +30,7 @@ from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter, parameters
 from bayplan.apiserver.verbs import read, unsafe_delete
 from bayplan.apiserver.verbs.rules import next_generation
-from bayplan.apiserver.writes.body_errors import Unrecognized, head_problem, version_problem
+from bayplan.apiserver.writes.body_errors import Unrecognized, head_problem, is_meta_kind, version_problem
 from bayplan.store.errors import Conflict
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
@@ -135,7 +136,12 @@ def _read_options(call: Call) -> meta_v1.DeleteOptions:
     if options.kind not in ("", "DeleteOptions"):
         scheme = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"
         version = options.api_version or "meta.k8s.io/v1"
-        raise bad_request(f'no kind "{options.kind}" is registered for version "{version}" in scheme "{scheme}"')
+        if is_meta_kind(version, options.kind):
+            what = f"converting ({version.rpartition('/')[2]}.{options.kind}) to (v1.DeleteOptions)"
+            raise bad_request(f"{what}: unknown conversion")
+        raise bad_request(
+            f'no kind {quoted(options.kind)} is registered for version {quoted(version)} in scheme "{scheme}"'
+        )
     return options
 
 

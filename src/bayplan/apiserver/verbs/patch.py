@@ -291,6 +291,9 @@ class Patch:
         if obj.kind in ("", kind.kind) and obj.api_version in ("", kind.api_version):
             if not obj.api_version and self.patch_type != STRATEGIC and cls is kind.type and not kind.is_custom:
                 # Go takes it for an internal type, whose JSON has no names.
+                if self.mode == "Warn":
+                    unknown = [name for name in self.tree if name not in ("kind", "apiVersion")]
+                    self.call.warnings.extend(f'unknown field "{name}"' for name in unknown)
                 where = f"the name of the object ({self.call.path.name} based on URL) was undeterminable"
                 raise bad_request(f"{where}: name must be provided")
             return
