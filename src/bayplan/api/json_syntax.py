@@ -243,7 +243,7 @@ def too_large(number: str) -> str:
 
 
 def infinite_number(data: bytes) -> str:
-    """The first number in valid JSON that is too large for a float, however it is written; "" if there is none."""
+    """The first number in JSON that is too large for a float, however it is written; "" if there is none, or another error (`syntax_problem`) comes first."""
     found: list[str] = []
 
     def read(text: str) -> float:
@@ -251,7 +251,10 @@ def infinite_number(data: bytes) -> str:
             found.append(text[:_SHOWN_DIGITS])
         return 0.0
 
-    json.loads(data.decode(errors="replace"), parse_int=read, parse_float=read)
+    try:
+        json.loads(data.decode(errors="replace"), parse_int=read, parse_float=read)
+    except ValueError:
+        return ""
     return found[0] if found else ""
 
 

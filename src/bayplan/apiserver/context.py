@@ -369,7 +369,7 @@ class Call:
             version = (given_version or api_version).rpartition("/")[2]
             what = self.other_type(given_version, given_kind, kind_name, api_version)
             raise bad_request(
-                f'{given_kind or kind_name} in version "{version}" cannot be handled as a {kind_name}: {what}'
+                f"{given_kind or kind_name} in version {quoted(version)} cannot be handled as a {kind_name}: {what}"
             )
 
     def _note_unknown_fields(self, kind_name: str, given_version: str) -> None:

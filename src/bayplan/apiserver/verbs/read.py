@@ -162,7 +162,9 @@ def check_not_future(call: Call, revision: int) -> None:
             "Timeout",
             f"Timeout: Too large resource version: {revision}, current: {current}",
             causes=[meta_v1.StatusCause(reason="ResourceVersionTooLarge", message="Too large resource version")],
-            retry_after=1,
+            retry_after=0
+            if call.ttl is not None
+            else 1,  # kube-apiserver has no watch cache of events that could catch up
         )
 
 
