@@ -359,7 +359,6 @@ async def _entries_from_history(
 
 def watch(call: Call) -> Response:
     """A stream of changes."""
-    negotiate_stream(call.request.accept)
     shape = call.shape(is_list=True)
     check_list_options(call.request.query, watch=True)
     select, fields = selection(call)
@@ -369,6 +368,9 @@ def watch(call: Call) -> Response:
         raise failure(500, "", f'resourceVersion: Invalid value: "{text}": {problem}', details=False)
     timeout = int_parameter(query, "timeoutSeconds")
     check_key(call.kind, call.path.namespace, call.path.name)
+    negotiate_stream(
+        call.request.accept
+    )  # at last: whatever else is wrong with the request is told in the form that was negotiated
     cache = call.context.objects.cache(call.stored)
     if cache.unreadable:
         cache.unreadable.check_all(call.path.namespace)
