@@ -107,12 +107,10 @@ class Comparison:
                     continue
                 self.report.steps += 1
                 recorded.append({**step, "compare": "exact", "expect": expected})
-                if (found := await self._differences(step, expected, actual)) and not self._note(
-                    wanted, recorded, found
-                ):
-                    continue
-                if found and _parts(step, expected, actual):
-                    return
+                if found := await self._differences(step, expected, actual):
+                    self._note(wanted, recorded, found)
+                    if _parts(step, expected, actual):
+                        return
         finally:
             await asyncio.gather(self._reference.end(), self._tested.end())
 
@@ -139,15 +137,15 @@ class Comparison:
                 return []
         return found
 
-    def _note(self, wanted: Tree, recorded: list[Step], found: list[str]) -> bool:
-        """Count a difference. False if it has a reason."""
+    def _note(self, wanted: Tree, recorded: list[Step], found: list[str]) -> None:
+        """Count a difference, and show the first one of its class unless it has a reason."""
         step = recorded[-1]
         request = step.get("request") or {}
         line = f"{request.get('method', 'GET')} {request.get('path', '')}"
         sent = " ".join(json.dumps(request[one]) for one in ("query", "body", "text") if one in request)
         if reason := reason_of(f"{step['name']}: {line} {sent}", found):
             self.report.known[reason] += 1
-            return False
+            return
         self.report.differing += 1
         name = f"{step['name']}: {_VARYING.sub('~', found[0])[:160]}"
         row = self.report.classes.setdefault(name, Class())
@@ -164,7 +162,6 @@ class Comparison:
                 }
                 path = self._keep / f"{len(self.report.classes)}.json"
                 path.write_text(json.dumps(kept, indent=1), encoding="utf-8")
-        return True
 
 
 def differences(expected: Tree, actual: Tree) -> list[str]:

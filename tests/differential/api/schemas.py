@@ -159,7 +159,7 @@ def value_of(chance: Random, schema: Tree) -> Any:
     if kind == "boolean":
         return chance.random() < 0.5
     if kind in ("integer", "number"):
-        return chance.choice((0, 1, 2, 3, 7, 20, -1, 1.5, 1.0, 2**40))
+        return 1.0 if chance.random() < 0.01 else chance.choice((0, 1, 2, 3, 7, 20, -1, 1.5, 2**40))
     if kind == "string":
         return chance.choice(("a", "x", "y", "", "aaaaaaaa", "2026-01-01T00:00:00Z", "1.2.3.4", "YQ==", "1s"))
     return chance.choice((1, "a", {"a": {"b": None}}, [1]))
