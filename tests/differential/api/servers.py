@@ -13,7 +13,7 @@ import aiohttp
 
 from bayplan.testing.replay import Player
 from tests.apiserver.serving import TOKENS
-from tests.store.etcd.server import EtcdServer, free_ports
+from tests.store.etcd.server import ENDS_WITH_PARENT, EtcdServer, free_ports
 
 _START_SECONDS = 120.0
 _WATCH_SECONDS = 4.0
@@ -60,7 +60,13 @@ async def running(program: Sequence[str], directory: Path) -> AsyncIterator[Play
     port = free_ports(1)[0]
     with (directory / "log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
-            *program, *_flags(directory, port), stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=directory
+            *ENDS_WITH_PARENT,
+            *program,
+            *_flags(directory, port),
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            cwd=directory,
         )
     try:
         url = f"https://127.0.0.1:{port}"

@@ -19,7 +19,7 @@ PROGRAM = shutil.which("etcd")
 needs_etcd = pytest.mark.skipif(PROGRAM is None, reason="there is no etcd on PATH (Debian: etcd-server)")
 _PATIENCE = 30.0
 _SETPRIV = shutil.which("setpriv")
-_ENDS_WITH_PARENT = (_SETPRIV, "--pdeathsig", "KILL") if _SETPRIV is not None else ()
+ENDS_WITH_PARENT = (_SETPRIV, "--pdeathsig", "KILL") if _SETPRIV is not None else ()
 """Has the kernel end a member whose test was killed."""
 
 
@@ -53,7 +53,7 @@ class EtcdServer:
         url = f"{self._scheme}://{self.endpoint}"
         members = ",".join(f"{one.name}={one.peer}" for one in self.cluster)
         command = [
-            *_ENDS_WITH_PARENT, PROGRAM, f"--name={self.name}", f"--data-dir={self._folder}", f"--listen-client-urls={url}", f"--advertise-client-urls={url}",
+            *ENDS_WITH_PARENT, PROGRAM, f"--name={self.name}", f"--data-dir={self._folder}", f"--listen-client-urls={url}", f"--advertise-client-urls={url}",
             f"--listen-peer-urls={self.peer}", f"--initial-advertise-peer-urls={self.peer}", f"--initial-cluster={members}",
             "--max-request-bytes=4000000", "--log-level=error", *self._flags,
         ]  # fmt: skip
