@@ -27,7 +27,9 @@ _META_KINDS: Final = frozenset(
 """Kinds that every group has, of which no resource is."""
 _UNVERSIONED_KINDS: Final = frozenset(("Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList"))
 """Those that stand in `v1` for all groups."""
-_PARAMETERS: Final = re.compile(r"""(?:\s*;\s*[^\s;=",]+\s*=\s*(?:[^\s;=",]+|"(?:[^"\\]|\\.)*"))*\s*;?\s*""")
+_PARAMETERS: Final = re.compile(
+    r"""(?:\s*+;\s*+[^\s;=",]++\s*+=\s*+(?:[^\s;=",]++|"(?:[^"\\]|\\.)*+"))*+\s*+(?:;\s*+)?"""
+)  # possessive: of a long text that does not match nothing is tried twice
 
 
 class Head(msgspec.Struct, rename="camel"):
