@@ -65,6 +65,7 @@ EDGES = {
     "apiserver/http/messages.py": {"sockets"},
     "apiserver/http/watch.py": {"sockets"},
     "apiserver/http/relay.py": {"sockets"},
+    "apiserver/http/stream_translation.py": {"sockets"},
     "apiserver/http/exchange.py": {"sockets"},
     "apiserver/http/http2/": {"sockets"},
     "apiserver/routing/dialing.py": {"sockets"},

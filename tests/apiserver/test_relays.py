@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import json
 import ssl
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import aiohttp
@@ -16,18 +15,13 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from bayplan.api.types import core_v1, meta_v1, rbac_v1
-from bayplan.apiserver.certificates import make_authority, sign
+from bayplan.api.types import meta_v1, rbac_v1
 from bayplan.apiserver.http import relay as http_relay
 from bayplan.apiserver.requests import Request, User
 from bayplan.apiserver.routing import relays
-from bayplan.apiserver.tls import client_tls, tls_context
-from bayplan.support.clock import SystemClock
-from tests.apiserver.serving import ADMIN, AS_RECORDED, TOKENS, Served, client_of, opened, served
-
-AUTHORITY = make_authority(SystemClock().now())
-POD = "/api/v1/namespaces/default/pods/p"
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+from bayplan.apiserver.tls import client_tls
+from tests.apiserver.relaying import POD, kubelet_tls, listening, node_and_pod
+from tests.apiserver.serving import ADMIN, AS_RECORDED, TOKENS, Served, client_of, opened
 
 
 async def kubelet(request: web.Request) -> web.StreamResponse:
@@ -82,52 +76,13 @@ async def pod(request: web.Request) -> web.StreamResponse:
     return web.json_response({"path": request.path_qs, "method": request.method, "body": body, **shown})
 
 
-@contextlib.asynccontextmanager
-async def listening(handler: Handler, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """A web server; yields its port."""
-    runner = web.ServerRunner(web.Server(handler))  # type: ignore[arg-type]  # handlers of applications fit
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
-    await site.start()
-    try:
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
-
-
-@contextlib.asynccontextmanager
-async def node_and_pod(kubelet_port: int, pod_port: int = 80) -> AsyncIterator[Served]:
-    """A server with a pod on a node whose kubelet wants to see a certificate."""
-    now = SystemClock().now()
-    trust = client_tls(sign(AUTHORITY, now, "api", organizations=("system:masters",)), AUTHORITY.certificate)
-    async with served(kubelet_tls=trust) as server:
-        client = client_of(server.api)
-        status = core_v1.NodeStatus(
-            addresses=(core_v1.NodeAddress(type="InternalIP", address="127.0.0.1"),),
-            daemon_endpoints=core_v1.NodeDaemonEndpoints(kubelet_endpoint=core_v1.DaemonEndpoint(port=kubelet_port)),
-        )
-        await client.create(core_v1.Node(metadata=meta_v1.ObjectMeta(name="n"), status=status))
-        await client.create(core_v1.ServiceAccount(metadata=meta_v1.ObjectMeta(name="default", namespace="default")))
-        container = core_v1.Container(name="main", image="i", ports=(core_v1.ContainerPort(container_port=pod_port),))
-        await client.create(
-            core_v1.Pod(
-                metadata=meta_v1.ObjectMeta(name="p", namespace="default"),
-                spec=core_v1.PodSpec(containers=(container,), node_name="n"),
-            )
-        )
-        addresses = {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}]}
-        await client.patch(core_v1.Pod, "p", "default", {"status": addresses}, subresource="status")
-        yield server
-
-
 def ask(
     check: Callable[[Served, Callable[[str], Awaitable[tuple[int, Any]]]], Awaitable[None]], *, strict: bool = True
 ) -> None:
     """Run a check against a server, a kubelet and a pod."""
 
     async def main() -> None:
-        pair = sign(AUTHORITY, SystemClock().now(), "kubelet", hosts=("127.0.0.1",))
-        tls = tls_context(pair, AUTHORITY.certificate)
+        tls = kubelet_tls()
         if strict:
             tls.verify_mode = ssl.CERT_REQUIRED
         async with (
@@ -269,10 +224,7 @@ def test_all_bytes_pass_however_slow_the_other_end_is(run: Callable[[Any], None]
         writer.close()
 
     async def main() -> None:
-        pair = sign(AUTHORITY, SystemClock().now(), "kubelet", hosts=("127.0.0.1",))
-        kubelet_side = await asyncio.start_server(
-            speak, "127.0.0.1", 0, ssl=tls_context(pair, AUTHORITY.certificate), limit=MANY
-        )
+        kubelet_side = await asyncio.start_server(speak, "127.0.0.1", 0, ssl=kubelet_tls(), limit=MANY)
         async with kubelet_side, node_and_pod(kubelet_side.sockets[0].getsockname()[1]) as server:
             reader, writer = await spdy(server)
             await reader.readuntil(b"\r\n\r\n")
@@ -300,8 +252,7 @@ def test_other_protocols_than_websockets_pass_as_well() -> None:
                 writer.write(piece.upper())
             writer.close()
 
-        pair = sign(AUTHORITY, SystemClock().now(), "kubelet", hosts=("127.0.0.1",))
-        tls = tls_context(pair, AUTHORITY.certificate)
+        tls = kubelet_tls()
         kubelet_side = await asyncio.start_server(speak, "127.0.0.1", 0, ssl=tls)
         async with kubelet_side, node_and_pod(kubelet_side.sockets[0].getsockname()[1]) as server:
             reader, writer = await spdy(server)
@@ -330,7 +281,7 @@ def test_nothing_goes_on_for_a_client_that_has_gone(head: bytes, monkeypatch: py
             left.set()
             writer.close()
 
-        tls = tls_context(sign(AUTHORITY, SystemClock().now(), "kubelet", hosts=("127.0.0.1",)), AUTHORITY.certificate)
+        tls = kubelet_tls()
         kubelet_side = await asyncio.start_server(speak, "127.0.0.1", 0, ssl=tls)
         async with kubelet_side, node_and_pod(kubelet_side.sockets[0].getsockname()[1]) as server:
             url = f"{server.url}{POD}/log?follow=true"

@@ -36,7 +36,8 @@ def why_no_images() -> str:
         return "mounting needs root"
     if not Path("/dev/loop-control").exists():
         return "this machine has no loop devices"
-    missing = [one for one in ("losetup", "mkfs.ext4", "resize2fs", "e2fsck", "fsfreeze") if shutil.which(one) is None]
+    needed = ("losetup", "setpriv", "mkfs.ext4", "resize2fs", "e2fsck", "fsfreeze")
+    missing = [one for one in needed if shutil.which(one) is None]
     return f"{missing[0]} is not installed" if missing else ""
 
 

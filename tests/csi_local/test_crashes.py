@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -264,6 +267,22 @@ def test_a_driver_that_is_killed_again_and_again_leaves_nothing(short_path: Path
     finally:
         process.kill()
         clean_up(short_path)
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="setpriv is not installed")
+def test_making_a_file_system_ends_with_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held, program = tmp_path / "held", tmp_path / "mkfs.ext4"
+    os.mkfifo(held)
+    program.write_text(f"#!/bin/sh\nexec sleep 60 > {held}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    code = "import asyncio, pathlib; from bayplan.csi_local.filesystems import make; asyncio.run(make(pathlib.Path('x'), 'ext4'))"
+    driver = subprocess.Popen([sys.executable, "-c", code])
+    with held.open("rb") as end:  # opens when the program has, and ends with it
+        driver.kill()
+        driver.wait(10)
+        assert select.select([end], [], [], 10.0)[0], "the program goes on"
+        assert end.read() == b""
 
 
 def test_the_command_registers_with_the_kubelet_until_it_is_told_to_stop(short_path: Path) -> None:

@@ -13,10 +13,11 @@ POD_RESIZE: Final = "InPlacePodLevelResourcesVerticalScaling"
 INIT_RESIZE: Final = "InPlacePodVerticalScalingInitContainers"
 RESTART_ALL: Final = "RestartAllContainersOnContainerExits"
 HOST_NETWORK_USERS: Final = "UserNamespacesHostNetworkSupport"
+WEBSOCKETS: Final = "ExtendWebSocketsToKubelet"
 DECLARED: Final = (POD_RESIZE, INIT_RESIZE, RESTART_ALL)
 """What Bayplan's kubelet declares, sorted: it does each of them.
 
-Not ExtendWebSocketsToKubelet: containerd takes no `v5.channel.k8s.io`, which an API server then translates; HOST_NETWORK_USERS is off in Kubernetes 1.36.
+Not WEBSOCKETS: containerd takes no `v5.channel.k8s.io`, which an API server then translates; HOST_NETWORK_USERS is off in Kubernetes 1.36.
 """
 
 

@@ -13,10 +13,13 @@ _MAKE: Final = {
     "xfs": ("mkfs.xfs", "-q", "-f", "-K"),
 }
 
+_ENDS_WITH_DRIVER: Final = ("setpriv", "--pdeathsig", "KILL")
+"""Begins a command that the kernel kills when the process that started it ends."""
+
 
 async def make(device: Path, fs_type: str) -> None:
-    """Make a file system on a device. What was there is gone. Raises ProgramError."""
-    await run(*_MAKE[fs_type], str(device))
+    """Make a file system on a device. What was there is gone. Ends with a driver that is killed, as the next one makes another. Raises ProgramError."""
+    await run(*_ENDS_WITH_DRIVER, *_MAKE[fs_type], str(device))
 
 
 async def grow_unmounted(device: Path, fs_type: str) -> None:

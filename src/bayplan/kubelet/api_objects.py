@@ -7,7 +7,7 @@ pod's registration until the last pod that refers to it has gone. Immutable obje
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from bayplan.api.errors import ApiError
@@ -95,6 +95,16 @@ class ApiObjects:
     async def volume(self, name: str) -> core_v1.PersistentVolume:
         """See ObjectSource."""
         return await self._read(core_v1.PersistentVolume, "", name)
+
+    async def change_claim_status(self, claim: core_v1.PersistentVolumeClaim, status: Mapping[str, Any]) -> None:
+        """See ObjectSource."""
+        metadata = claim.metadata
+        patch = {"metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version}, "status": status}
+        cls = core_v1.PersistentVolumeClaim
+        try:
+            await self._client.patch(cls, metadata.name, metadata.namespace, patch, subresource="status")
+        except (ApiError, TransportError) as error:
+            raise ObjectError(str(error)) from error
 
     async def trust_anchors(
         self, *, name: str | None, signer: str | None, selector: meta_v1.LabelSelector | None, optional: bool

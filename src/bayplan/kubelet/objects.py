@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.kubelet.errors import KubeletError
@@ -70,6 +70,9 @@ class ObjectSource(ConfigSource, ClaimSource, Protocol):
 
     def on_change(self, changed: Callable[[str], None]) -> None:
         """Call `changed(pod uid)` when something has changed that a registered pod refers to."""
+
+    async def change_claim_status(self, claim: core_v1.PersistentVolumeClaim, status: Mapping[str, Any]) -> None:
+        """Merge something into the status of a claim that nobody else has changed meanwhile. Raises ObjectError."""
 
     async def token(self, pod: core_v1.Pod, audience: str, seconds: int | None) -> Token:
         """A token of the pod's service account, bound to the pod, renewed in time. Raises ObjectError."""

@@ -295,6 +295,10 @@ class PodRuntime:
         pod = start.pod
         try:
             image_ref = await self._builder.image(pod, container, start.sandbox)
+        except StartError as error:
+            self._events.warning(pod, container, "Failed", f"Error: {error.reason}")
+            raise
+        try:
             request = ContainerRequest(
                 pod,
                 container,

@@ -26,6 +26,8 @@ from bayplan.support.upgrades import Sent, Upgraded, is_websocket_request
 _PROTOCOL: Final = "portforward.k8s.io"
 _TUNNELLED: Final = f"SPDY/3.1+{_PROTOCOL}"
 _CHANNELS: Final = ("v4.channel.k8s.io", "v4.base64.channel.k8s.io")
+LONGEST_MESSAGE: Final = 1 << 26
+"""Bytes of a message from a client."""
 _MOST_PORTS: Final = 1 << 16
 _CHANNEL_PORTS: Final = 127
 """Ports for which one byte can number the channels."""
@@ -64,12 +66,12 @@ async def serve_port_forward(
 async def _over_socket(
     http: web.BaseRequest, ports: Sequence[int], connect: Connect, subject: str
 ) -> web.StreamResponse:
-    socket = web.WebSocketResponse(protocols=(_TUNNELLED, *_CHANNELS), compress=False, max_msg_size=1 << 26)
+    socket = web.WebSocketResponse(protocols=(_TUNNELLED, *_CHANNELS), compress=False, max_msg_size=LONGEST_MESSAGE)
     if not socket.can_prepare(http).protocol and len(ports) > _CHANNEL_PORTS:
         return web.Response(status=400, text=f"at most {_CHANNEL_PORTS} ports can be forwarded over one WebSocket")
     await socket.prepare(http)
     if socket.ws_protocol == _TUNNELLED:
-        await _over_spdy(SpdyConnection(_Messages(socket)), connect, subject)
+        await _over_spdy(SpdyConnection(Messages(socket)), connect, subject)
     else:
         channels = Channels(socket, 2 * len(ports))
         await while_connected(channels.run(), _over_channels(channels, ports, connect, subject))
@@ -77,7 +79,7 @@ async def _over_socket(
     return socket
 
 
-class _Messages:
+class Messages:
     """The bytes in the messages of a WebSocket. It is a Carrier."""
 
     def __init__(self, socket: web.WebSocketResponse) -> None:

@@ -1,4 +1,4 @@
-"""A SPDY connection that the other end opens streams on, over anything that carries bytes.
+"""A SPDY connection on which one end opens streams, over anything that carries bytes.
 
 Kubernetes' clients neither keep nor expect windows (flow control): a stream that nobody reads makes the whole connection wait.
 """
@@ -38,6 +38,8 @@ class SpdyStream:
         self.headers = headers
         """Names in small letters."""
         self._connection = connection
+        self.is_whole = False
+        """Whether the other end has said itself that it sends nothing more: it was not cut off."""
         self._incoming = Pieces()
         self._has_finished = False
 
@@ -69,16 +71,19 @@ class SpdyStream:
         await self._incoming.take(data)
 
     def end(self, *, both: bool = False) -> None:
-        """The other end sends nothing more; both: and takes nothing more."""
+        """The other end sends nothing more; both: it was cut off, and takes nothing more."""
+        self.is_whole = self.is_whole or not (both or self._incoming.has_ended)
         self._incoming.end()
         self._has_finished = self._has_finished or both
 
 
 class SpdyConnection:
-    """The accepting end of a connection."""
+    """One end of a connection: the one that accepts streams, or the one that opens them."""
 
-    def __init__(self, carrier: Carrier) -> None:
+    def __init__(self, carrier: Carrier, *, opens: bool = False) -> None:
+        """opens: this end opens the streams, and accepts none."""
         self._carrier = carrier
+        self._opens = opens
         self._reader, self._writer = FrameReader(), FrameWriter()
         self._sending = asyncio.Lock()
         self._streams: dict[int, SpdyStream] = {}
@@ -90,6 +95,14 @@ class SpdyConnection:
         stream = await self._opened.get()
         if stream is None:
             self._opened.put_nowait(None)
+        return stream
+
+    async def open(self, headers: Mapping[str, str]) -> SpdyStream:
+        """Begin a stream, without waiting for the other end to agree. Raises ConnectionError."""
+        self._last = self._last + 2 if self._last else 1
+        stream = SpdyStream(self._last, headers, self)
+        self._streams[stream.number] = stream
+        await self._send(self._writer.open(stream.number, headers))
         return stream
 
     async def run(self) -> None:
@@ -149,7 +162,7 @@ class SpdyConnection:
 
     async def _open(self, frame: ControlFrame) -> None:
         number = frame.number
-        if number <= self._last or number % 2 == 0:
+        if self._opens or number <= self._last or number % 2 == 0:
             await self._send(self._writer.reset(number, _PROTOCOL_ERROR))
             raise SpdyError(f"stream {number} cannot follow stream {self._last}")
         self._last = number

@@ -183,8 +183,8 @@ class FrameWriter:
 
     def _block(self, headers: Mapping[str, str]) -> bytes:
         plain = _NUMBER.pack(len(headers))
-        for pair in headers.items():
-            for text in pair:
+        for name, value in headers.items():
+            for text in (name.lower(), value):  # others are refused
                 encoded = text.encode()
                 plain += _NUMBER.pack(len(encoded)) + encoded
         return self._headers.compress(plain) + self._headers.flush(zlib.Z_SYNC_FLUSH)

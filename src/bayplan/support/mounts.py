@@ -77,6 +77,9 @@ class Mounter(Protocol):
     async def format_and_mount(self, device: str, target: Path, kind: str, options: Sequence[str] = ()) -> None:
         """Mount the file system of a block device; first one is made, where the device holds nothing that is known. Raises MountError."""
 
+    async def grow(self, device: str, target: Path) -> None:
+        """Make the file system of a block device that is mounted at a path as large as the device. Raises MountError."""
+
     async def bind(self, source: str, target: Path, *, read_only: bool = False) -> None:
         """Show a directory or file in a second place, without what is mounted below it. Raises MountError."""
 
@@ -157,6 +160,17 @@ def _remove_empty(path: Path) -> None:
         return
 
 
+def _grow_command(kind: str, device: str, target: Path) -> tuple[str, ...]:
+    """What makes a mounted file system as large as its device; empty for a kind that cannot grow."""
+    commands = {
+        "ext3": ("resize2fs", device),
+        "ext4": ("resize2fs", device),
+        "xfs": ("xfs_growfs", "-d", str(target)),
+        "btrfs": ("btrfs", "filesystem", "resize", "max", str(target)),
+    }
+    return commands.get(kind, ())
+
+
 async def _holds_nothing(device: str) -> bool:
     """Whether a device holds neither a file system nor partitions. Raises MountError where that cannot be told."""
     looked_for = ("-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", device)
@@ -219,6 +233,19 @@ class SystemMounter:
                 if code:
                     raise MountError(f"{program} of {device} failed: exit status {code}\nOutput: {said}")
         await self.mount(device, target, kind, options)
+
+    async def grow(self, device: str, target: Path) -> None:
+        """See Mounter."""
+        mounted = mount_at(self.list(target), target)
+        kind = mounted.type if mounted is not None else ""
+        command = _grow_command(kind, device, target)
+        if not command:
+            raise MountError(
+                f"ResizeFS.Resize - resize of format {kind} is not supported for device {device} mounted at {target}"
+            )
+        code, said = await _ended(command[0], command[1:], _FORMAT_SECONDS, f"device: {device}")
+        if code:
+            raise MountError(f"resize of device {device} failed: exit status {code}. {command[0]} output: {said}")
 
     async def bind(self, source: str, target: Path, *, read_only: bool = False) -> None:
         """See Mounter."""

@@ -9,11 +9,7 @@ import aiohttp
 from aiohttp import web
 
 from bayplan.support.clock import Clock
-from bayplan.support.upgrades import LINGER_SECONDS, Incoming, Sent, write_all
-
-_BYTES_BACK = 1 << 26
-"""Bytes that may wait for a client before the kubelet is asked to wait. Very many: a TLS connection that is paused when its other end closes keeps the last
-bytes to itself with uvloop."""
+from bayplan.support.upgrades import LINGER_SECONDS, MOST_FROM_SERVERS, Incoming, Sent, write_all
 
 
 async def tunnel(http: web.BaseRequest, answer: aiohttp.ClientResponse, clock: Clock) -> web.StreamResponse:
@@ -25,7 +21,7 @@ async def tunnel(http: web.BaseRequest, answer: aiohttp.ClientResponse, clock: C
     head = b"".join(b"%b: %b\r\n" % pair for pair in answer.raw_headers)
     client.write(b"HTTP/1.1 101 Switching Protocols\r\n%b\r\n" % head)
     there = Incoming(client)
-    back = Incoming(backend, _BYTES_BACK)
+    back = Incoming(backend, MOST_FROM_SERVERS)
     http.protocol.set_parser(there)  # type: ignore[arg-type]  # what aiohttp needs of a parser
     connection.protocol.set_parser(back, None)
     carried = [asyncio.create_task(_carry(there, backend, clock)), asyncio.create_task(_carry(back, client, clock))]

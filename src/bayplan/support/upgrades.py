@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
+import aiohttp
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
@@ -17,6 +18,9 @@ from bayplan.support.clock import Clock
 _DRAIN_SECONDS: Final = 0.005
 MOST_WAITING: Final = 1 << 18
 """Bytes that may wait before who sends them is asked to wait."""
+MOST_FROM_SERVERS: Final = 1 << 26
+"""Bytes that may wait for a client before the server is asked to wait. Very many: a TLS connection that is paused when its other end closes keeps the last
+bytes to itself with uvloop."""
 LINGER_SECONDS: Final = 2.0
 """For a client to read all and close, when this end has nothing more to say."""
 
@@ -107,6 +111,31 @@ class Upgraded:
         """Close when the client has read all and closed, or a moment later: to close on a client that still sends takes from it what it has not read."""
         if not self._transport.is_closing():
             await self._incoming.ended(LINGER_SECONDS)
+        self._transport.close()
+
+
+class Switched:
+    """A server's connection that speaks another protocol than HTTP from now on: the other side of Upgraded."""
+
+    def __init__(self, answer: aiohttp.ClientResponse, clock: Clock) -> None:
+        """answer: the server's 101. Raises ConnectionError."""
+        connection = answer.connection
+        if connection is None or connection.transport is None or connection.protocol is None:
+            raise ConnectionResetError("the connection is closed")
+        self._transport, self._clock = connection.transport, clock
+        self._incoming = Incoming(self._transport, MOST_FROM_SERVERS)
+        connection.protocol.set_parser(self._incoming, None)
+
+    async def read(self) -> bytes:
+        """What comes next; b"" at the end."""
+        return await self._incoming.read()
+
+    async def write(self, data: bytes) -> None:
+        """Send, when there is room. Raises ConnectionError."""
+        await write_all(self._transport, data, self._clock)
+
+    def close(self) -> None:
+        """End it both ways."""
         self._transport.close()
 
 

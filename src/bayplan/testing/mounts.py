@@ -15,6 +15,8 @@ class RememberedMounts:
         self.mounted: list[MountPoint] = []
         self.failures: dict[str, str] = {}
         self.shared: list[str] = []
+        self.grown: list[tuple[str, str]] = []
+        """(device, path) of file systems that were made larger."""
 
     def list(self, top: Path | None = None) -> Sequence[MountPoint]:
         """See Mounter."""
@@ -28,6 +30,11 @@ class RememberedMounts:
     async def format_and_mount(self, device: str, target: Path, kind: str, options: Sequence[str] = ()) -> None:
         """See Mounter."""
         await self.mount(device, target, kind, options)
+
+    async def grow(self, device: str, target: Path) -> None:
+        """See Mounter."""
+        self._check(target)
+        self.grown.append((device, str(target)))
 
     async def bind(self, source: str, target: Path, *, read_only: bool = False) -> None:
         """See Mounter."""

@@ -11,7 +11,7 @@ import pytest
 from bayplan.api.codec import from_tree
 from bayplan.api.quantity import parse
 from bayplan.api.types import core_v1
-from bayplan.kubelet.csi.expansion import is_other_size_requested, wanted_size
+from bayplan.kubelet.core.volume_sizes import given_size, is_other_size_requested, wanted_size
 from tests.kubelet.csi.scenario import CsiNode, play, pod_of
 
 
@@ -192,3 +192,18 @@ def test_which_size_a_volume_is_to_have(status: dict[str, Any], expected: str | 
     found = wanted_size(volume, from_tree(core_v1.PersistentVolumeClaim, {"status": status}))
     assert (None if found is None else str(found)) == expected
     assert wanted_size(volume, None) is None
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({"capacity": {"storage": "1Gi"}}, "2Gi"),
+        ({"capacity": {"storage": "2Gi"}}, None),
+        ({"capacity": {"storage": "1Gi"}, "allocatedResources": {"storage": "2Gi"}}, None),
+        ({"capacity": {"storage": "1Gi"}, "allocatedResourceStatuses": {"storage": "NodeResizePending"}}, "2Gi"),
+    ],
+)
+def test_a_volume_without_a_controller_is_as_large_as_it_says(status: dict[str, Any], expected: str | None) -> None:
+    volume = from_tree(core_v1.PersistentVolume, {"spec": {"capacity": {"storage": "2Gi"}}})
+    found = given_size(volume, from_tree(core_v1.PersistentVolumeClaim, {"status": status}))
+    assert (None if found is None else str(found)) == expected

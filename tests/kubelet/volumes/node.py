@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bayplan.api.codec import from_tree, to_tree
+from bayplan.api.patches import apply_merge_patch
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.kubelet.objects import ObjectError, ObjectNotFoundError, Token
 from bayplan.kubelet.volumes.interface import VolumeHost
@@ -82,6 +84,11 @@ class Objects:
     async def volume(self, name: str) -> core_v1.PersistentVolume:
         self._check(name, name in self.volumes, f'persistentvolumes "{name}" not found')
         return self.volumes[name]
+
+    async def change_claim_status(self, claim: core_v1.PersistentVolumeClaim, status: Mapping[str, Any]) -> None:
+        name = claim.metadata.name
+        changed = apply_merge_patch(to_tree(claim), {"status": status})
+        self.claims[name] = from_tree(core_v1.PersistentVolumeClaim, changed)
 
     async def trust_anchors(
         self, *, name: str | None, signer: str | None, selector: meta_v1.LabelSelector | None, optional: bool

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bayplan.api.types import core_v1
@@ -25,7 +26,7 @@ from bayplan.support.blocking import in_thread
 from bayplan.support.clock import SystemClock
 from bayplan.support.mounts import MountError, SystemMounter, mount_at, mounts_below
 from bayplan.support.randomness import SeededRandomness
-from tests.csi_local.machine import why_no_images
+from tests.csi_local.machine import may_grow_ext4_online, why_no_images
 from tests.kubelet.volumes.node import UID, Node, pod_with, shown
 from tests.kubelet.volumes.test_manager import add_claim, claimed, empty_dir
 
@@ -134,9 +135,25 @@ async def local_devices_get_a_file_system_once(top: Path) -> None:
         assert mounts_below(node.mounter.list(), top) == []
         await node.restarted().wait_for_mounts(pod_with(claimed()))
         assert (node.directory("local-volume", "pv") / "file").read_text() == "precious"
+        if may_grow_ext4_online():
+            await a_larger_device_has_a_larger_file_system(node, loops, image)
         await node.manager.unmount(UID)
     finally:
         await loops.detach(image)
+
+
+async def a_larger_device_has_a_larger_file_system(node: RealNode, loops: LoopDevices, image: Path) -> None:
+    mounted = node.directory("local-volume", "pv")
+    before = os.statvfs(mounted).f_blocks
+    os.truncate(image, 32 << 20)
+    for device in loops.of(image):
+        await loops.refresh(device)
+    volume = node.objects.volumes["pv"]
+    spec = msgspec.structs.replace(volume.spec, capacity={"storage": "32Mi"})
+    node.objects.volumes["pv"] = msgspec.structs.replace(volume, spec=spec)
+    await node.restarted().wait_for_mounts(pod_with(claimed()))
+    assert os.statvfs(mounted).f_blocks > 3 * before
+    assert str(node.objects.claims["claim"].status.capacity["storage"]) == "32Mi"
 
 
 async def read_only_volumes_cannot_be_written(top: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bayplan.api.types import core_v1, meta_v1
@@ -40,7 +41,7 @@ def add_claim(node: Node, path: Path, **spec: object) -> None:
         metadata=metadata("pv"),
         spec=core_v1.PersistentVolumeSpec(
             local=core_v1.LocalVolumeSource(path=str(path)),
-            claim_ref=core_v1.ObjectReference(uid="claim-uid"),
+            claim_ref=core_v1.ObjectReference(name="claim", namespace="default", uid="claim-uid"),
             **spec,  # type: ignore[arg-type]
         ),
     )
@@ -217,6 +218,35 @@ def test_what_is_in_a_persistent_volume_survives_its_pods(tmp_path: Path) -> Non
 
     run(case())
     assert (data / "file").read_text() == "precious"
+
+
+@pytest.mark.parametrize(("size", "status"), [("1Gi", "1Gi"), ("2Gi", "2Gi")], ids=["as it was", "larger"])
+def test_a_local_volume_that_its_administrator_made_larger_is_larger_for_its_claim(
+    tmp_path: Path, size: str, status: str
+) -> None:
+    node = Node(tmp_path / "root")
+    (tmp_path / "data").mkdir()
+    add_claim(node, tmp_path / "data", capacity={"storage": "1Gi"})
+    conditions = (core_v1.PersistentVolumeClaimCondition(type="FileSystemResizePending", status="True"),)
+    before = core_v1.PersistentVolumeClaimStatus(phase="Bound", capacity={"storage": "1Gi"}, conditions=conditions)
+    claim = node.objects.claims["claim"]
+    node.objects.claims["claim"] = msgspec.structs.replace(claim, status=before)
+
+    async def case() -> None:
+        await node.manager.wait_for_mounts(pod_with(claimed()))
+        add_claim(node, tmp_path / "data", capacity={"storage": size})
+        node.objects.claims["claim"] = msgspec.structs.replace(claim, status=before)
+        running = asyncio.create_task(node.manager.run())
+        await asyncio.sleep(200)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    run(case())
+    found = node.objects.claims["claim"].status
+    assert str(found.capacity["storage"]) == status
+    assert (found.conditions == ()) == (size != "1Gi")
+    text = 'Normal FileSystemResizeSuccessful MountVolume.NodeExpandVolume succeeded for volume "pv"'
+    assert node.events == ([text] if size != "1Gi" else [])
 
 
 def test_nothing_is_removed_that_cannot_be_unmounted(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import posixpath
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote, urlsplit, urlunsplit
@@ -28,11 +28,12 @@ from bayplan.apiserver.certificates import KeyPair
 from bayplan.apiserver.http.body import sends_chunks
 from bayplan.apiserver.http.html_pages import LONGEST_PAGE, is_rewritable, rewrite_page
 from bayplan.apiserver.http.messages import LogContent, send_messages
-from bayplan.apiserver.routing.dialing import dial_problem
+from bayplan.apiserver.http.stream_translation import is_translated, translate
+from bayplan.apiserver.routing.dialing import request_problem
 from bayplan.apiserver.routing.relays import Purpose, Relay, log_refusal, unavailable
 from bayplan.apiserver.routing.resolving import Resolver
 from bayplan.apiserver.tls import aggregated_tls, client_tls
-from bayplan.streaming.interface import Stream
+from bayplan.streaming.interface import Stream, StreamError
 from bayplan.support.clock import Clock
 from bayplan.support.tunnels import tunnel
 from bayplan.support.upgrades import is_websocket_request, wants_upgrade
@@ -42,6 +43,8 @@ _HOP_BY_HOP: Final = frozenset(
 )
 _OWN: Final = ("authorization", "content-length")
 """Headers of the request that are for the API server alone."""
+_NOT_ADDED: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+"""Headers that only the client may set."""
 _PATH_SAFE: Final = "/:@!$&'()*+,;=~"
 _CONNECT_SECONDS = 30.0
 _LOOK_SECONDS = 5.0
@@ -93,6 +96,9 @@ class Relays:
             path, mark, query = http.raw_path.partition("?")
             return web.Response(status=301, headers={"Location": f"{path}/{mark}{query}"})
         url = _url(http, relay)
+        if is_translated(http, relay):
+            send = functools.partial(self._send_upgrade, relay, url)
+            return await self._serve_stream(http, lambda _: translate(http, relay, send, self._clock), started)
         try:
             asking = self._open().request(
                 "GET" if relay.purpose is Purpose.LOG else http.method,
@@ -102,7 +108,7 @@ class Relays:
                 ssl=self._tls_of(relay),
                 server_hostname=relay.tls_name or None,
                 allow_redirects=False,
-                skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
+                skip_auto_headers=_NOT_ADDED,
             )
             async with await _answer_of(http, asking) as answer:
                 if started is not None and not (relay.purpose is Purpose.LOG and not _is_log(answer)):
@@ -110,13 +116,25 @@ class Relays:
                 if answer.status == HTTPStatus.SWITCHING_PROTOCOLS:
                     return await self._tunnel(http, answer)
                 return await self._pass_on(http, relay, answer)
-        except aiohttp.ClientConnectorCertificateError as error:
-            raise _unreachable(relay, url, f"tls: failed to verify certificate: {error.certificate_error}") from error
-        except aiohttp.ClientConnectorError as error:
-            port = relay.port or ("443" if relay.scheme == "https" else "80")
-            raise _unreachable(relay, url, dial_problem(error, relay.host, port)) from error
         except (aiohttp.ClientError, TimeoutError) as error:
-            raise _unreachable(relay, url, str(error) or type(error).__name__) from error
+            raise _unreachable(relay, url, request_problem(error, relay.host, _port(relay))) from error
+
+    @contextlib.asynccontextmanager
+    async def _send_upgrade(
+        self, relay: Relay, url: yarl.URL, headers: Mapping[str, str]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A kubelet's answer to a POST of the server itself. Raises StreamError."""
+        try:
+            answer = await self._open().post(
+                url, headers=headers, ssl=self._tls_of(relay), allow_redirects=False, skip_auto_headers=_NOT_ADDED
+            )
+        except ApiError as error:
+            raise StreamError(str(error)) from error
+        except (aiohttp.ClientError, TimeoutError) as error:
+            problem = request_problem(error, relay.host, _port(relay))
+            raise StreamError(f'error sending request: Post "{url}": {problem}') from error
+        async with answer:
+            yield answer
 
     def _tls_of(self, relay: Relay) -> ssl.SSLContext:
         """How a connection is made. Raises ApiError (503) for authorities that cannot be read."""
@@ -146,12 +164,10 @@ class Relays:
                 timeout=aiohttp.ClientTimeout(total=question.seconds),
             ) as answer:
                 return Page(answer.status, answer.content_type, await answer.read())
-        except aiohttp.ClientConnectorCertificateError as error:
-            problem = f"tls: failed to verify certificate: {error.certificate_error}"
-        except aiohttp.ClientConnectorError as error:
-            problem = dial_problem(error, relay.host, relay.port)
-        except (aiohttp.ClientError, TimeoutError) as error:
-            problem = str(error) or "no answer in time"
+        except TimeoutError:
+            problem = "no answer in time"
+        except aiohttp.ClientError as error:
+            problem = request_problem(error, relay.host, relay.port)
         raise unavailable(f'{question.method} "{url}": {problem}')
 
     async def kubelet_page(self, host: str, port: str, path: str) -> bytes:
@@ -396,6 +412,10 @@ def _through_proxy(location: str, http: web.BaseRequest, relay: Relay, *, is_pag
     if not path.startswith(prefix):
         path = posixpath.join(prefix, path.lstrip("/"))
     return urlunsplit((*(("", "") if is_page else ("https", http.host)), path, parts.query, parts.fragment))
+
+
+def _port(relay: Relay) -> str:
+    return relay.port or ("443" if relay.scheme == "https" else "80")
 
 
 def _unreachable(relay: Relay, url: yarl.URL, problem: str) -> ApiError:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from bayplan.api.errors import ApiError, bad_request, failure, internal_error, quoted
 from bayplan.api.types import core_v1
-from bayplan.streaming.interface import Stream
+from bayplan.streaming.interface import Stream, Wanted
 
 _SCHEMES = ("", "http", "https")
 
@@ -55,6 +55,10 @@ class Relay:
     """Who may vouch for that certificate (PEM); empty for the authorities of the system."""
     identity: tuple[tuple[str, str], ...] = ()
     """Headers that tell an aggregated server who asks."""
+    translates: bool = False
+    """Of a stream: whether the kubelet is spoken to in SPDY when the client uses the newest WebSocket protocols."""
+    wanted: Wanted | None = None
+    """Of `exec` and `attach`: the streams of the command; None of `portforward`."""
     log: AsyncIterator[bytes] | None = None
     """Instead of a kubelet: the log of a simulated pod, piece by piece; b"" where nothing comes for a while."""
     stream: Stream | None = None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
+from bayplan.api.declared_features import WEBSOCKETS
 from bayplan.api.errors import (
     FieldError,
     bad_request,
@@ -35,8 +36,10 @@ from bayplan.apiserver.subresources.connection_options import (
     admit_proxy,
     port_options,
     stream_options,
+    wanted_streams,
 )
 from bayplan.apiserver.subresources.simulated_pods import answer_for, metrics_page
+from bayplan.support.metrics import Counter, Family, Registry
 
 _STREAMS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 """Options of `exec` and `attach` -> what kubelets call them."""
@@ -74,6 +77,11 @@ async def handle(call: Call) -> Response:
     if _is_simulated(call, pod.spec.node_name):
         return Response(200, relay=answer_for(call, pod, container, options))
     host, port = _kubelet(call, pod.spec.node_name, what)
+    translates = what != "log" and not _takes_websockets(call, pod.spec.node_name)
+    if what != "log":
+        _streams(call.context.metrics).labels(
+            "translated_at_apiserver" if translates else "proxied_to_kubelet", what
+        ).inc()
     relay = Relay(
         purpose=Purpose.LOG if what == "log" else Purpose.STREAM,
         scheme="https",
@@ -83,6 +91,8 @@ async def handle(call: Call) -> Response:
         query=urlencode(sorted(query, key=lambda pair: pair[0])),
         is_kubelet=True,
         subject=pod.metadata.name,
+        translates=translates,
+        wanted=wanted_streams(options) if isinstance(options, PodStreamOptions) else None,
     )
     return Response(200, relay=relay)
 
@@ -200,6 +210,22 @@ def _is_simulated(call: Call, node_name: str) -> bool:
     """Whether the containers of a node run no programs."""
     node: core_v1.Node | None = call.context.find("Node", "", node_name)
     return node is not None and is_simulated(node)
+
+
+def _streams(metrics: Registry) -> Family[Counter]:
+    """Kubernetes' counter of `exec`, `attach` and `portforward`, by the way that WebSockets take."""
+    return metrics.counter(
+        "apiserver_websocket_streaming_requests_total",
+        "Total number of WebSocket streaming requests (exec/attach/portforward) routed by the API server, labeled by subresource and proxy_type. "
+        "proxy_type is proxied_to_kubelet when the kubelet handles the request directly; otherwise translated_at_apiserver.",
+        ("proxy_type", "subresource"),
+    )
+
+
+def _takes_websockets(call: Call, node_name: str) -> bool:
+    """Whether a node's kubelet takes every WebSocket protocol that clients speak."""
+    node: core_v1.Node | None = call.context.find("Node", "", node_name)
+    return node is not None and WEBSOCKETS in node.status.declared_features
 
 
 def _kubelet(call: Call, node_name: str, what: str) -> tuple[str, str]:

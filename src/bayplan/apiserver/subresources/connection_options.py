@@ -10,6 +10,7 @@ from bayplan.api.types.scalars import Object
 from bayplan.apiserver.admission.chain import CONNECT, AdmissionRequest
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import bool_parameter, parameters
+from bayplan.streaming.interface import Wanted
 
 _MOST_PORTS = 1 << 16
 
@@ -60,6 +61,11 @@ async def stream_options(call: Call) -> PodStreamOptions:
     )
     await _admit(call, options)
     return options
+
+
+def wanted_streams(options: PodStreamOptions) -> Wanted:
+    """The streams that a client of `exec` or `attach` gets: a terminal has one for both kinds of output."""
+    return Wanted(options.stdin, options.stdout, options.stderr and not options.tty, options.tty)
 
 
 async def port_options(call: Call) -> PodPortForwardOptions:

@@ -15,10 +15,10 @@ from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter
 from bayplan.apiserver.routing.relays import Purpose, Relay, unavailable
 from bayplan.apiserver.simulated.logs import log_of, run_of
-from bayplan.apiserver.subresources.connection_options import PodPortForwardOptions, PodStreamOptions
+from bayplan.apiserver.subresources.connection_options import PodPortForwardOptions, PodStreamOptions, wanted_streams
 from bayplan.apiserver.subresources.metrics import simulated_usage
 from bayplan.streaming.commands import serve_command
-from bayplan.streaming.interface import CommandStreams, Run, Stream, StreamError, Wanted
+from bayplan.streaming.interface import CommandStreams, Run, Stream, StreamError
 from bayplan.streaming.port_forwards import serve_port_forward
 from bayplan.support.metrics import CONTENT_TYPE
 from bayplan.support.timestamps import parse_rfc3339
@@ -83,7 +83,7 @@ def _log(call: Call, pod: core_v1.Pod, container: str) -> Relay:
 
 def _command(call: Call, pod: core_v1.Pod, container: str, options: PodStreamOptions) -> Stream:
     """Raises ApiError (400, 500, 503) for nothing to do, if nothing runs there, or nothing is to answer, StreamError."""
-    wanted = Wanted(options.stdin, options.stdout, options.stderr and not options.tty, options.tty)
+    wanted = wanted_streams(options)
     if not (wanted.stdin or wanted.stdout or wanted.stderr):
         raise bad_request("you must specify at least 1 of stdin, stdout, stderr")
     still_runs, answers = _still_runs(call, pod, container), call.context.pod_answers

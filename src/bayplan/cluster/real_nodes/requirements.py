@@ -34,6 +34,7 @@ _ALWAYS = (
     Program("bridge", "iproute2", "iproute"),
     Program("nft", "nftables", "nftables"),
     Program("losetup", "mount", "util-linux-core"),
+    Program("setpriv", "util-linux", "util-linux"),
     Program("mkfs.ext4", "e2fsprogs", "e2fsprogs"),
 )
 _FOR_NAMESPACES = (Program("nsenter", "util-linux", "util-linux"), Program("unshare", "util-linux", "util-linux"))

@@ -1,20 +1,26 @@
 """local: a directory or device of the node that a persistent volume names, bound or mounted into the pod's directory.
 
-A device whose volume is a file system gets one when it is first mounted, as Kubernetes does it; what it holds stays.
+A device whose volume is a file system gets one when it is first mounted, as Kubernetes does it; what it holds stays. When the device and the persistent volume
+have become larger, so does the file system.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
 from bayplan.api.types import core_v1
+from bayplan.kubelet.core.volume_sizes import SUCCESS, finished, given_size
+from bayplan.kubelet.objects import ObjectError
 from bayplan.kubelet.volumes.directories import remove_mount
 from bayplan.kubelet.volumes.errors import SetUpError
 from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeKind, VolumeSpec, VolumeUsage
 from bayplan.kubelet.volumes.ownership import set_ownership
 from bayplan.kubelet.volumes.usage import file_system_usage, measured
-from bayplan.support.mounts import mount_at
+from bayplan.support.mounts import MountError, mount_at
+
+logger = logging.getLogger(__name__)
 
 
 class Local(VolumeKind):
@@ -26,6 +32,10 @@ class Local(VolumeKind):
     def can_support(self, spec: VolumeSpec) -> bool:
         """See VolumeKind."""
         return spec.persistent_volume is not None and spec.persistent_volume.spec.local is not None
+
+    def needs_remount(self, spec: VolumeSpec) -> bool:
+        """See VolumeKind. What may be written is looked at because it may grow."""
+        return not spec.read_only
 
     def unique_name(self, spec: VolumeSpec, pod_uid: str) -> str:
         """See VolumeKind."""
@@ -41,6 +51,8 @@ class Local(VolumeKind):
         if ".." in source.path.split("/"):
             raise SetUpError(f"invalid path: {source.path} must not contain '..'")
         if spec.is_block:
+            if not spec.read_only:
+                await self._grow(context, source)
             return Mounted(source.path, read_only=spec.read_only, is_device=True)
         mounts = host.mounter.list()
         if mount_at(mounts, directory) is None:
@@ -54,6 +66,8 @@ class Local(VolumeKind):
             if not spec.read_only and not shared:
                 group, policy = context.fs_group, context.fs_group_change_policy
                 await host.blocking(lambda: set_ownership(directory, group, read_only=False, policy=policy))
+        if not spec.read_only:
+            await self._grow(context, source)
         return Mounted(str(directory), read_only=spec.read_only, relabel=not spec.read_only)
 
     @staticmethod
@@ -67,6 +81,31 @@ class Local(VolumeKind):
             await host.mounter.mount(source.path, directory, kind, sorted({*spec.mount_options, "ro"}))
         else:
             await host.mounter.format_and_mount(source.path, directory, kind, sorted(set(spec.mount_options)))
+
+    @staticmethod
+    async def _grow(context: SetUp, source: core_v1.LocalVolumeSource) -> None:
+        """Make the file system of a device as large as the volume is said to be by now, and the claim with it. A directory is as large as it is."""
+        spec, host = context.spec, context.host
+        reference = spec.persistent_volume.spec.claim_ref if spec.persistent_volume is not None else None
+        if reference is None:
+            return
+        try:
+            persistent = await host.objects.volume(spec.name)
+            claim = await host.objects.claim(reference.namespace, reference.name)
+        except ObjectError as error:
+            logger.warning("volume %s is not looked at now: %s", spec.name, error)  # what is mounted can be used
+            return
+        size = given_size(persistent, claim)
+        if size is None:
+            return
+        doing = "MountVolume.NodeExpandVolume"
+        try:
+            if not spec.is_block and await host.blocking(Path(source.path).is_block_device):
+                await host.mounter.grow(source.path, context.directory)
+            await host.objects.change_claim_status(claim, finished(claim, size))
+        except (MountError, ObjectError) as error:
+            raise SetUpError(str(error), doing=doing) from error
+        host.event(context.pod, "Normal", SUCCESS, f'{doing} succeeded for volume "{spec.name}"')
 
     def _is_mounted_elsewhere(self, context: SetUp) -> bool:
         """Whether another pod has the volume already, so that its owner is not to be changed; says so if that is another group."""
