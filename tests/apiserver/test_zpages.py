@@ -104,7 +104,8 @@ def test_the_index_is_sorted_and_has_each_check_and_page() -> None:
             assert wanted <= set(paths)
             for path in paths:
                 accept = "" if path != "/apis/" else "application/json"
-                assert (await _ask(api, "GET", path, accept)).code == 200, path
+                code = 404 if path == "/openapi/v3/" else 200  # what begins with it is there
+                assert (await _ask(api, "GET", path, accept)).code == code, path
 
     asyncio.run(scenario())
 
