@@ -47,6 +47,13 @@ ANNOTATIONS: Final = (
         "example.com/rack,example.com/block",
         "topology keys within one domain of which a group is placed, the first that holds it",
     ),
+    Annotation(
+        "bayplan.dev/scheduling-v1beta1",
+        "PodGroups, Workloads",
+        '{"preemptionPolicy":"Never"}',
+        "what objects in v1alpha2 cannot say of those in v1beta1",
+        "Bayplan",
+    ),
     Annotation("bayplan.dev/silent", "simulated nodes", "true", "the node has lost contact: no lease, no status"),
     Annotation("bayplan.dev/cloud", "simulated nodes", "gone", "the machine in the simulated cloud: gone or shut-down"),
     Annotation("bayplan.dev/simulated", "nodes", "true", "the node is simulated", "Bayplan"),
