@@ -20,7 +20,7 @@ from bayplan.support.clock import SystemClock
 from bayplan.support.upgrades import Sent, Upgraded, is_websocket_request
 from tests.apiserver.relaying import POD, Handler, kubelet_tls, listening, node_and_pod
 from tests.apiserver.serving import Served, client_of
-from tests.streaming.peers import Echo, in_loop
+from tests.streaming.peers import Echo, EndlessCommand, in_loop
 
 V5 = "v5.channel.k8s.io"
 TUNNEL = "SPDY/3.1+portforward.k8s.io"
@@ -168,20 +168,12 @@ async def test_the_client_learns_over_its_error_channel_what_goes_wrong(
 
 @in_loop
 async def test_a_command_ends_when_the_client_goes() -> None:
-    started, ended = asyncio.Event(), asyncio.Event()
-
-    async def wait(streams: CommandStreams) -> int:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return 0
-
-    async with cluster(kubelet(wait)) as server:
+    endless = EndlessCommand()
+    async with cluster(kubelet(endless.run)) as server:
         async with command(server, "command=sh&stdout=true"):
-            await started.wait()
-        await ended.wait()
+            await endless.started.wait()
+            assert not endless.ended.is_set()
+        await endless.ended.wait()
 
 
 @in_loop

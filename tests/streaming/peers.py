@@ -6,22 +6,45 @@ import asyncio
 import contextlib
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
-from bayplan.streaming.interface import StreamError
+from bayplan.streaming.interface import CommandStreams, StreamError
 from bayplan.streaming.spdy_frames import ControlFrame, DataFrame, FrameReader, FrameWriter
+
+_PATIENCE: Final = 60.0
+"""Seconds that a test may take."""
 
 
 def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test that awaits, as one that pytest can run."""
+    """A test that awaits, as one that pytest can run. What it awaits has to come in time."""
+
+    async def bounded(*arguments: Any, **options: Any) -> None:
+        async with asyncio.timeout(_PATIENCE):
+            await test(*arguments, **options)
 
     @functools.wraps(test)
     def run(*arguments: Any, **options: Any) -> None:
-        asyncio.run(test(*arguments, **options))
+        asyncio.run(bounded(*arguments, **options))
 
     return run
+
+
+class EndlessCommand:
+    """A command that goes on for ever."""
+
+    def __init__(self) -> None:
+        self.started, self.ended = asyncio.Event(), asyncio.Event()
+
+    async def run(self, streams: CommandStreams) -> int:
+        """Go on until this is cancelled."""
+        self.started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended.set()
+        return 0
 
 
 @contextlib.asynccontextmanager

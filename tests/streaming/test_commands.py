@@ -15,7 +15,7 @@ from aiohttp import WSMsgType, web
 from bayplan.streaming.commands import serve_command
 from bayplan.streaming.interface import CommandStreams, Run, StreamError, TerminalSize, Wanted
 from bayplan.support.clock import SystemClock
-from tests.streaming.peers import SpdyClient, in_loop, served
+from tests.streaming.peers import EndlessCommand, SpdyClient, in_loop, served
 
 ALL = Wanted(stdin=True, stdout=True, stderr=True)
 V4 = "X-Stream-Protocol-Version: v4.channel.k8s.io"
@@ -184,18 +184,9 @@ class TestSpdy:
 @contextlib.asynccontextmanager
 async def serving_forever() -> AsyncIterator[tuple[int, asyncio.Event, asyncio.Event]]:
     """A port, and whether the command that goes on for ever has started and ended."""
-    started, ended = asyncio.Event(), asyncio.Event()
-
-    async def wait(streams: CommandStreams) -> int:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-        return 0
-
-    async with serving(wait) as port:
-        yield port, started, ended
+    command = EndlessCommand()
+    async with serving(command.run) as port:
+        yield port, command.started, command.ended
 
 
 class TestWebSockets:

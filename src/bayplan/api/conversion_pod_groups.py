@@ -57,14 +57,7 @@ def group_to_v1alpha2(group: scheduling_v1beta1.PodGroup) -> scheduling_v1alpha2
         )
         if reference is not None
         else None,
-        scheduling_policy=_as(spec.scheduling_policy, scheduling_v1alpha2.PodGroupSchedulingPolicy),
-        scheduling_constraints=_as(
-            spec.scheduling_constraints, scheduling_v1alpha2.PodGroupSchedulingConstraints | None
-        ),
-        resource_claims=_as(spec.resource_claims, tuple[scheduling_v1alpha2.PodGroupResourceClaim, ...]),
-        disruption_mode=_older_mode(spec.disruption_mode),
-        priority_class_name=spec.priority_class_name,
-        priority=spec.priority,
+        **_older_parts(spec),
     )
     return scheduling_v1alpha2.PodGroup(
         metadata=_with_annotation(group.metadata, spec, _group_spec(older)),
@@ -90,14 +83,7 @@ def workload_to_v1alpha2(workload: scheduling_v1beta1.Workload) -> scheduling_v1
     templates = tuple(
         scheduling_v1alpha2.PodGroupTemplate(
             name=one.name,
-            scheduling_policy=_as(one.scheduling_policy, scheduling_v1alpha2.PodGroupSchedulingPolicy),
-            scheduling_constraints=_as(
-                one.scheduling_constraints, scheduling_v1alpha2.PodGroupSchedulingConstraints | None
-            ),
-            resource_claims=_as(one.resource_claims, tuple[scheduling_v1alpha2.PodGroupResourceClaim, ...]),
-            disruption_mode=_older_mode(one.disruption_mode),
-            priority_class_name=one.priority_class_name,
-            priority=one.priority,
+            **_older_parts(one),
         )
         for one in spec.pod_group_templates
     )
@@ -175,14 +161,7 @@ def _group_spec(spec: scheduling_v1alpha2.PodGroupSpec) -> scheduling_v1beta1.Po
         )
         if workload is not None
         else None,
-        scheduling_policy=_as(spec.scheduling_policy, scheduling_v1beta1.PodGroupSchedulingPolicy),
-        scheduling_constraints=_as(
-            spec.scheduling_constraints, scheduling_v1beta1.PodGroupSchedulingConstraints | None
-        ),
-        resource_claims=_as(spec.resource_claims, tuple[scheduling_v1beta1.PodGroupResourceClaim, ...]),
-        disruption_mode=_newer_mode(spec.disruption_mode),
-        priority_class_name=spec.priority_class_name,
-        priority=spec.priority,
+        **_newer_parts(spec),
     )
 
 
@@ -190,14 +169,7 @@ def _workload_spec(spec: scheduling_v1alpha2.WorkloadSpec) -> scheduling_v1beta1
     templates = tuple(
         scheduling_v1beta1.PodGroupTemplate(
             name=one.name,
-            scheduling_policy=_as(one.scheduling_policy, scheduling_v1beta1.PodGroupSchedulingPolicy),
-            scheduling_constraints=_as(
-                one.scheduling_constraints, scheduling_v1beta1.PodGroupSchedulingConstraints | None
-            ),
-            resource_claims=_as(one.resource_claims, tuple[scheduling_v1beta1.PodGroupResourceClaim, ...]),
-            disruption_mode=_newer_mode(one.disruption_mode),
-            priority_class_name=one.priority_class_name,
-            priority=one.priority,
+            **_newer_parts(one),
         )
         for one in spec.pod_group_templates
     )
@@ -205,6 +177,34 @@ def _workload_spec(spec: scheduling_v1alpha2.WorkloadSpec) -> scheduling_v1beta1
         controller_ref=_as(spec.controller_ref, scheduling_v1beta1.TypedLocalObjectReference | None),
         pod_group_templates=templates,
     )
+
+
+def _older_parts(of: scheduling_v1beta1.PodGroupSpec | scheduling_v1beta1.PodGroupTemplate) -> dict[str, Any]:
+    """What groups and templates of groups have in common, in v1alpha2."""
+    return {
+        "scheduling_policy": _as(of.scheduling_policy, scheduling_v1alpha2.PodGroupSchedulingPolicy),
+        "scheduling_constraints": _as(
+            of.scheduling_constraints, scheduling_v1alpha2.PodGroupSchedulingConstraints | None
+        ),
+        "resource_claims": _as(of.resource_claims, tuple[scheduling_v1alpha2.PodGroupResourceClaim, ...]),
+        "disruption_mode": _older_mode(of.disruption_mode),
+        "priority_class_name": of.priority_class_name,
+        "priority": of.priority,
+    }
+
+
+def _newer_parts(of: scheduling_v1alpha2.PodGroupSpec | scheduling_v1alpha2.PodGroupTemplate) -> dict[str, Any]:
+    """The same in v1beta1."""
+    return {
+        "scheduling_policy": _as(of.scheduling_policy, scheduling_v1beta1.PodGroupSchedulingPolicy),
+        "scheduling_constraints": _as(
+            of.scheduling_constraints, scheduling_v1beta1.PodGroupSchedulingConstraints | None
+        ),
+        "resource_claims": _as(of.resource_claims, tuple[scheduling_v1beta1.PodGroupResourceClaim, ...]),
+        "disruption_mode": _newer_mode(of.disruption_mode),
+        "priority_class_name": of.priority_class_name,
+        "priority": of.priority,
+    }
 
 
 def _older_mode(mode: scheduling_v1beta1.DisruptionMode | None) -> str | None:

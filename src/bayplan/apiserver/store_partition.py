@@ -72,6 +72,7 @@ class StorePartition:
         try:
             await self._load()
         except BaseException:
+            await self._end_tasks()
             await self.store.close()
             raise
 
@@ -264,17 +265,20 @@ class StorePartition:
 
     async def close(self) -> None:
         """End all watches and close the store."""
-        for task in (self._relisting, self._rereading):
-            if task is not None:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+        await self._end_tasks()
         if self._watch is not None:
             self._watch.cancel()
         for cache in self.caches.values():
             for watcher in tuple(cache.watchers):
                 watcher.close()
         await self.store.close()
+
+    async def _end_tasks(self) -> None:
+        for task in (self._relisting, self._rereading):
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
 
     def _cache_of_key(self, key: str) -> ResourceCache | None:
         return self.caches.get(prefix_of(key))

@@ -182,7 +182,7 @@ class Planner:
         return asked(decision_of(cycle, self.settings.extenders, info, full=full, explain=explain), self._ask)
 
     def decide_gang(self, gang: Sequence[QueuedPod]) -> tuple[list[Member], GroupResult]:
-        """Decide about the pods of a gang, or of a tree of gangs, together. Those that are placed are counted on their nodes, with a binding cycle begun."""
+        """Decide about the pods of a gang, or of a tree of gangs, together. Those that are placed are counted on their nodes, and their binding cycles start."""
         cycle = self.cycle_for(gang[0].pod)
         extenders = self.settings.extenders if self._ask is not None else ()
         steps = self._gang_steps(GangCycle(cycle, Cache(self.snapshot), extenders), gang)

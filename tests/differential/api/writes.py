@@ -166,20 +166,9 @@ def _applies(bodies: Bodies, kind: Kind, path: str, tried: Tree) -> Iterator[Ste
             body.pop(chance.choice(("apiVersion", "kind", "metadata")))
         yield patch(path, "apply", body, query=query, managedFields=True)
     created = kind.path("${ns}" if kind.namespaced else "", name_of(kind, "applied"))
-    yield patch(
-        created,
-        "apply",
-        bodies.valid(kind, "applied"),
-        query={"fieldManager": "m", "dryRun": "All"},
-        managedFields=True,
-    )
-    yield patch(
-        created,
-        "apply",
-        bodies.mixed(kind, "applied"),
-        query={"fieldManager": "m", "dryRun": "All"},
-        managedFields=True,
-    )
+    for make in (bodies.valid, bodies.mixed):
+        query = {"fieldManager": "m", "dryRun": "All"}
+        yield patch(created, "apply", make(kind, "applied"), query=query, managedFields=True)
 
 
 _ABOUT_PODS = ("attach", "exec", "log", "portforward", "proxy")

@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+import numpy as np
+
 from bayplan.api import selectors
 from bayplan.api.selectors import LabelSelector
+from bayplan.scheduler.snapshot.counters import PodCounter
+from bayplan.scheduler.snapshot.labels import Ints, Rows
 from bayplan.scheduler.snapshot.shape import PodShape, compiled_or_nothing
 from bayplan.scheduler.snapshot.snapshot import Snapshot
 
@@ -30,6 +34,14 @@ def default_selector(snapshot: Snapshot, pod: PodShape) -> LabelSelector:
     selector = _found(snapshot, pod)
     pod.cache[_SELECTOR] = (version, selector)
     return selector
+
+
+def pods_selected(snapshot: Snapshot, counter: PodCounter | None, rows: Rows) -> Ints:
+    """How many pods of a counter each node has; none without a counter."""
+    if counter is None:
+        return np.zeros(snapshot.select(rows), dtype=np.int64)
+    counts: Ints = counter.per_row[: snapshot.size][rows]
+    return counts
 
 
 def services_selector(snapshot: Snapshot, pod: PodShape) -> LabelSelector:

@@ -15,7 +15,7 @@ from bayplan.api.selectors import LabelSelector
 from bayplan.scheduler.framework.extension_points import MAX_NODE_SCORE, PreScorePlugin, Scope, ScorePlugin
 from bayplan.scheduler.framework.state import CycleState, Handle, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Skip
-from bayplan.scheduler.framework.workload_selectors import default_selector, services_selector
+from bayplan.scheduler.framework.workload_selectors import default_selector, pods_selected, services_selector
 from bayplan.scheduler.snapshot.counters import PodCounter
 from bayplan.scheduler.snapshot.labels import Ints, Rows
 
@@ -48,11 +48,7 @@ class SelectorSpreadPriority(PreScorePlugin, ScorePlugin):
         return None
 
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
-        counter: PodCounter | None = state.score_data[self.name]
-        if counter is None:
-            return np.zeros(self.snapshot.select(rows), dtype=np.int64)
-        counts: Ints = counter.per_row[: self.snapshot.size][rows]
-        return counts
+        return pods_selected(self.snapshot, state.score_data[self.name], rows)
 
     def normalize(self, state: CycleState, pod: PodShape, feasible: Rows, scores: Ints) -> Ints:
         most = int(scores.max(initial=0))

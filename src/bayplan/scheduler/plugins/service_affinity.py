@@ -25,7 +25,7 @@ from bayplan.scheduler.framework.extension_points import (
 )
 from bayplan.scheduler.framework.state import CycleState, Handle, PodShape
 from bayplan.scheduler.framework.verdicts import Codes, Skip, Status
-from bayplan.scheduler.framework.workload_selectors import selectors_of_services
+from bayplan.scheduler.framework.workload_selectors import pods_selected, selectors_of_services
 from bayplan.scheduler.snapshot.counters import PodCounter
 from bayplan.scheduler.snapshot.labels import Ints, Rows
 
@@ -72,11 +72,7 @@ class ServiceAffinity(FilterPlugin, PreScorePlugin, ScorePlugin):
         return None
 
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
-        counter: PodCounter | None = state.score_data[self.name]
-        if counter is None:
-            return np.zeros(self.snapshot.select(rows), dtype=np.int64)
-        counts: Ints = counter.per_row[: self.snapshot.size][rows]
-        return counts
+        return pods_selected(self.snapshot, state.score_data[self.name], rows)
 
     def normalize(self, state: CycleState, pod: PodShape, feasible: Rows, scores: Ints) -> Ints:
         keys, pods = self.args.anti_affinity_labels, int(scores.sum())
