@@ -112,17 +112,7 @@ class _Objects:
 def customs(bodies: Bodies) -> Iterator[Step]:
     """A definition and what is done with its objects."""
     chance = bodies.chance
-    for number in range(12):
-        tried = _definition(chance, f"tried{number}s", sound=chance.random() < 0.3)
-        if chance.random() < 0.4:
-            bodies.spoil(tried["spec"])
-        yield step(
-            "POST",
-            _DEFINITIONS,
-            "create definition tried",
-            clean(tried),
-            query={"dryRun": "All", **some(chance, {"fieldValidation": ["Strict"]}, 1)},
-        )
+    yield from _tried_definitions(bodies)
     definition = _definition(chance, "widgets", sound=True)
     own = f"{_DEFINITIONS}/widgets.{_GROUP}"
     yield step("POST", _DEFINITIONS, "create definition", definition)
@@ -135,6 +125,46 @@ def customs(bodies: Bodies) -> Iterator[Step]:
     served = {"until": {"code": 200}, "timeoutSeconds": 20}
     yield step("GET", objects.path(version="v1"), "custom list", retry=served)
     yield {"sleep": 1.0}
+    yield from _creates(chance, objects)
+    base = {
+        "apiVersion": f"{_GROUP}/v1",
+        "kind": definition["spec"]["names"]["kind"],
+        "metadata": {"name": "one"},
+        "spec": {"size": 2},
+    }
+    yield step("POST", objects.path(version="v1"), "custom create", base)
+    yield from _changes(chance, objects)
+    yield from _subresources(chance, objects.path("one", "v1"))
+    yield from _lists(chance, objects)
+    for path in (f"/apis/{_GROUP}", f"/apis/{_GROUP}/v1", f"/apis/{_GROUP}/v1beta1"):
+        yield step("GET", path, "custom discovery")
+    yield step("GET", f"/openapi/v3/apis/{_GROUP}/v1", "custom openapi", retry=served)
+    yield from _changed_definitions(chance, own)
+    yield step(
+        "DELETE",
+        objects.path(version="v1"),
+        "custom delete collection",
+        query=some(chance, {"labelSelector": ["a=b"], "dryRun": ["All"]}, 1),
+    )
+
+
+def _tried_definitions(bodies: Bodies) -> Iterator[Step]:
+    """Definitions of which some are sound; none is kept."""
+    chance = bodies.chance
+    for number in range(12):
+        tried = _definition(chance, f"tried{number}s", sound=chance.random() < 0.3)
+        if chance.random() < 0.4:
+            bodies.spoil(tried["spec"])
+        yield step(
+            "POST",
+            _DEFINITIONS,
+            "create definition tried",
+            clean(tried),
+            query={"dryRun": "All", **some(chance, {"fieldValidation": ["Strict"]}, 1)},
+        )
+
+
+def _creates(chance: Random, objects: _Objects) -> Iterator[Step]:
     for number in range(14):
         path = objects.path()
         options = some(
@@ -148,14 +178,10 @@ def customs(bodies: Bodies) -> Iterator[Step]:
             query=options,
             managedFields=chance.random() < 0.4,
         )
-    base = {
-        "apiVersion": f"{_GROUP}/v1",
-        "kind": definition["spec"]["names"]["kind"],
-        "metadata": {"name": "one"},
-        "spec": {"size": 2},
-    }
-    yield step("POST", objects.path(version="v1"), "custom create", base)
-    one = objects.path("one", "v1")
+
+
+def _changes(chance: Random, objects: _Objects) -> Iterator[Step]:
+    """All ways to change the object `one`."""
     for _ in range(12):
         path = objects.path("one")
         options = some(
@@ -188,6 +214,10 @@ def customs(bodies: Bodies) -> Iterator[Step]:
             yield patch(path, "json", operations, query=options, name="custom patch json")
         else:
             yield patch(path, form, {"spec": body.get("spec")}, query=options, name=f"custom patch {form}")
+
+
+def _subresources(chance: Random, one: str) -> Iterator[Step]:
+    """one: the path of an object."""
     for name in ("status", "scale"):
         yield step("GET", f"{one}/{name}", f"custom {name}")
         yield patch(
@@ -206,6 +236,9 @@ def customs(bodies: Bodies) -> Iterator[Step]:
             "spec": {"replicas": chance.choice((1, -1, 9))},
         }
         yield step("PUT", f"{one}/{name}", f"custom {name} update", scale)
+
+
+def _lists(chance: Random, objects: _Objects) -> Iterator[Step]:
     for _ in range(8):
         query = some(
             chance,
@@ -225,9 +258,10 @@ def customs(bodies: Bodies) -> Iterator[Step]:
             query=query,
             headers={"Accept": chance.choice(ACCEPTS)},
         )
-    for path in (f"/apis/{_GROUP}", f"/apis/{_GROUP}/v1", f"/apis/{_GROUP}/v1beta1"):
-        yield step("GET", path, "custom discovery")
-    yield step("GET", f"/openapi/v3/apis/{_GROUP}/v1", "custom openapi", retry=served)
+
+
+def _changed_definitions(chance: Random, own: str) -> Iterator[Step]:
+    """own: the path of the definition."""
     yield patch(
         own,
         "merge",
@@ -246,10 +280,4 @@ def customs(bodies: Bodies) -> Iterator[Step]:
         [{"op": "replace", "path": "/spec/versions/0/storage", "value": False}],
         query={"dryRun": "All"},
         name="definition patch",
-    )
-    yield step(
-        "DELETE",
-        objects.path(version="v1"),
-        "custom delete collection",
-        query=some(chance, {"labelSelector": ["a=b"], "dryRun": ["All"]}, 1),
     )
