@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -103,6 +103,25 @@ def controller_of(obj: Any) -> meta_v1.OwnerReference | None:
             found: meta_v1.OwnerReference = owner
             return found
     return None
+
+
+async def set_finalizers(client: Client, obj: Any, finalizers: Sequence[str]) -> bool:
+    """Give an object as it was seen other finalizers, if it is still there. False if somebody has changed it meanwhile. Raises ApiError."""
+    metadata = obj.metadata
+    patch = {
+        "metadata": {
+            "uid": metadata.uid,
+            "resourceVersion": metadata.resource_version,
+            "finalizers": list(finalizers) or None,
+        }
+    }
+    try:
+        await client.patch(type(obj), metadata.name, metadata.namespace, patch)
+    except ApiError as error:
+        if error.code not in (404, 409):
+            raise
+        return error.code == 404
+    return True
 
 
 def index_by_controller(informer: Informer[Any]) -> None:

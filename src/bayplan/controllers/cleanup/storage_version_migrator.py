@@ -10,21 +10,19 @@ Source of the behaviour: kube-controller-manager's migration-runner, resource-ve
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable
 
 import msgspec
 
 from bayplan.api.errors import ApiError
-from bayplan.api.kinds import Kind, KindTable
+from bayplan.api.kinds import Kind
 from bayplan.api.optional_kinds import STORAGE_VERSION_MIGRATION
 from bayplan.api.types import meta_v1, storagemigration_v1beta1
-from bayplan.client import Client
 from bayplan.client.client import APPLY_PATCH
-from bayplan.client.errors import ClientError
-from bayplan.controllers.base import Controller, condition_of, with_condition
-from bayplan.informers import Informer, InformerFactory
+from bayplan.controllers.base import condition_of, with_condition
+from bayplan.controllers.optional_kinds import OptionalController
+from bayplan.informers import InformerFactory
 from bayplan.support.timestamps import rfc3339
 
 logger = logging.getLogger(__name__)
@@ -32,8 +30,6 @@ Migration = storagemigration_v1beta1.StorageVersionMigration
 
 RUNNING, SUCCEEDED, FAILED = "MigrationRunning", "MigrationSucceeded", "MigrationFailed"
 _PAGE = 500
-_PAUSE = 5.0
-"""Seconds before a server that does not answer is asked again whether it has the kind."""
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -81,50 +77,22 @@ def resource_of(migration: Migration) -> str:
     return f"{resource.resource}.{resource.group}" if resource.group else resource.resource
 
 
-class StorageVersionMigratorController(Controller):
+class StorageVersionMigratorController(OptionalController):
     """See the module. Keys are resources."""
 
     name = "storage-version-migrator-controller"
     workers = 2
+    kinds = (STORAGE_VERSION_MIGRATION,)
 
-    def setup(self) -> None:
-        self._migrations: Informer[Migration] | None = None
-
-    async def run_background(self) -> None:
-        if not await self._is_served():
-            return
-        kinds = KindTable(self.client.kinds)
-        kinds.add(STORAGE_VERSION_MIGRATION)
-        self.client = Client(self.client.transport, kinds)
-        informers = InformerFactory(self.client, self.clock, self.context.randomness)
+    def begin(self, informers: InformerFactory) -> None:
         self._migrations = informers.informer(Migration)
         self._migrations.on_change(
             add=lambda one: self.queue.add(resource_of(one)),
             update=lambda old, new: self.queue.add(resource_of(new)),
             delete=lambda one: self.queue.add(resource_of(one)),
         )
-        informers.start()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await informers.stop()
-
-    async def _is_served(self) -> bool:
-        """Whether the server has the kind and lets us read it."""
-        while True:
-            try:
-                await self.client.raw("GET", STORAGE_VERSION_MIGRATION.path(), {"limit": "1"})
-                return True
-            except ApiError as error:
-                if error.code in (403, 404):
-                    return False
-                logger.warning("looking for storage version migrations: %s", error)
-            except ClientError as error:
-                logger.warning("looking for storage version migrations: %s", error)
-            await self.clock.sleep(_PAUSE)
 
     async def reconcile(self, key: str) -> None:
-        assert self._migrations is not None
         mine = [one for one in self._migrations.cache if resource_of(one) == key]
         for one in mine:
             if is_over(one) and condition_of(one.status.conditions, RUNNING) is not None:

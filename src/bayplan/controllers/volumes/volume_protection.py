@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, storage_v1
-from bayplan.controllers.base import Controller
+from bayplan.controllers.base import Controller, set_finalizers
 from bayplan.controllers.pods import claims_of
 from bayplan.informers.cache import SPEC
 
@@ -49,20 +48,8 @@ class _Protection(Controller):
         ):
             return
         left = [name for name in obj.metadata.finalizers if name != self.finalizer]
-        patch = {
-            "metadata": {
-                "uid": obj.metadata.uid,
-                "resourceVersion": obj.metadata.resource_version,
-                "finalizers": left or None,
-            }
-        }
-        try:
-            await self.client.patch(self.cls, obj.metadata.name, obj.metadata.namespace, patch)
-        except ApiError as error:
-            if error.code == 409:
-                self.queue.add_rate_limited(key)
-            elif error.code != 404:
-                raise
+        if not await set_finalizers(self.client, obj, left):
+            self.queue.add_rate_limited(key)
 
 
 class ClaimProtectionController(_Protection):
