@@ -25,6 +25,7 @@ DEFINITION_PREFIX = {
 STRUCT = re.compile(r"^type (\w+) struct \{")
 LIST = re.compile(r"^type (\w+) \[\]", re.M)
 FIELD = re.compile(r"^\s+(?:(\w+)\s+)?([*\[\]\w.]+)\s+`(.*)`")
+ALIAS = re.compile(r"^type (\w+) = (\w+)\.(\w+)$", re.M)
 NAMED = re.compile(r"^type (\w+) ((?:\[\]|map\[)\S+)", re.M)
 IMPORT = re.compile(r'^\s*(?:import\s+)?(\w+)?\s*"([\w./-]+)"$', re.M)
 GO_NAME = re.compile(r"\b(?:(\w+)\.)?([A-Z]\w*)\b")
@@ -116,6 +117,7 @@ def facts_of(source: pathlib.Path) -> tuple[dict[str, list[list[str | int]]], di
     if module is None or module[1] not in DEFINITION_PREFIX:
         raise SystemExit(f"{source}: not a checkout of one of {', '.join(DEFINITION_PREFIX)}")
     packages: dict[str, dict[str, list[Field]]] = {}
+    aliases: dict[tuple[str, str], tuple[str, str]] = {}
     named: dict[str, str] = {}
     for path in sorted(source.rglob("*.go")):
         if path.name.endswith("_test.go") or path.name.startswith(("zz_", "generated")):
@@ -124,9 +126,18 @@ def facts_of(source: pathlib.Path) -> tuple[dict[str, list[list[str | int]]], di
         text, package = path.read_text(), path.parent.name
         packages.setdefault(folder, {}).update(parse_structs(text, package))
         named |= named_of(text, package)
+        paths = {alias or path.rpartition("/")[2]: path for alias, path in IMPORT.findall(text)}
+        for name, other, target in ALIAS.findall(text):
+            imported = paths.get(other, "").removeprefix(f"{module[1]}/").replace("/", ".")
+            aliases[folder, name] = (imported, target)
+    inlined = {
+        folder: {name: packages[there][what] for (at, name), (there, what) in aliases.items() if at == folder and what in packages.get(there, {})}
+        for folder in packages
+    }  # fmt: skip
+    """Structs of other packages by the names that a package gives them."""
     prefix = DEFINITION_PREFIX[module[1]]
     facts = {
-        f"{prefix}.{folder}.{name}": flatten(structs, name)
+        f"{prefix}.{folder}.{name}": flatten(inlined[folder] | structs, name)
         for folder, structs in packages.items()
         for name in sorted(structs)
         if structs[name] and structs[name] is not NAMED_LIST

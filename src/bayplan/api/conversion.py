@@ -1,6 +1,7 @@
 """The same object in another version of its group.
 
-Objects are kept in one version per kind; another served version is converted on the way in and out. Kinds of one version need nothing here.
+Objects are kept in one version per kind; another served version is converted on the way in and out. Kinds of one version, and of versions that have the same
+fields, need nothing here.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bayplan.api import conversion_autoscaling, conversion_pod_groups
+from bayplan.api import conversion_autoscaling, conversion_devices, conversion_pod_groups
+from bayplan.api.codec import decode, encode
 from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.kinds import Kind
 from bayplan.api.types import core_v1, events_v1
@@ -34,7 +36,14 @@ def convert(obj: Any, source: Kind, target: Kind) -> Any:
         if target.asks_webhook:
             raise WebhookNeeded(obj, source, target)
         return target.converted(obj)
-    return _CONVERSIONS[source.api_version, target.api_version](obj)
+    conversion = _CONVERSIONS.get((source.api_version, target.api_version))
+    if conversion is not None:
+        return conversion(obj)
+    if source.storage_prefix != target.storage_prefix:
+        raise KeyError(f"{target!r} is no version of {source!r}")
+    obj = decode(target.type, encode(obj))  # versions that are alike
+    obj.kind = obj.api_version = ""
+    return obj
 
 
 def event_to_core(event: events_v1.Event) -> core_v1.Event:
@@ -88,6 +97,8 @@ _CONVERSIONS: dict[tuple[str, str], Callable[[Any], Any]] = {
     ("v1", "events.k8s.io/v1"): event_from_core,
     ("autoscaling/v1", "autoscaling/v2"): conversion_autoscaling.to_v2,
     ("autoscaling/v2", "autoscaling/v1"): conversion_autoscaling.to_v1,
+    ("resource.k8s.io/v1", "resource.k8s.io/v1beta1"): conversion_devices.from_v1,
+    ("resource.k8s.io/v1beta1", "resource.k8s.io/v1"): conversion_devices.to_v1,
     ("scheduling.k8s.io/v1alpha2", "scheduling.k8s.io/v1beta1"): conversion_pod_groups.to_v1beta1,
     ("scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha2"): conversion_pod_groups.from_v1beta1,
     ("scheduling.k8s.io/v1alpha2", "scheduling.k8s.io/v1alpha3"): conversion_pod_groups.to_v1alpha3,

@@ -25,13 +25,9 @@ from bayplan.store.errors import Untransformable
 JSON: Final = "application/json"
 MEDIA_TYPES: Final = (JSON, protobuf.MEDIA_TYPE)
 _UNSERVED: Final[dict[str, tuple[str, ...]]] = {
-    "admissionregistration.k8s.io/v1beta1": (
-        *("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"),
-        *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
-    ),
+    "admissionregistration.k8s.io/v1beta1": ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     "coordination.k8s.io/v1beta1": ("Lease",),
-    "networking.k8s.io/v1beta1": ("IPAddress", "ServiceCIDR"),
-    "storage.k8s.io/v1beta1": ("CSIStorageCapacity", "VolumeAttributesClass"),
+    "storage.k8s.io/v1beta1": ("CSIStorageCapacity",),
     "apiextensions.k8s.io/v1beta1": ("CustomResourceDefinition",),
 }
 """Versions in which kube-apiserver keeps objects, or did, and which are not served here. All but definitions look as in v1."""

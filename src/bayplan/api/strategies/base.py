@@ -67,6 +67,9 @@ class Strategy:
     def default_times(self, obj: Any, now: float) -> None:
         """Fill in times that the user left out; part of `default` for those few kinds whose defaults depend on when that is (unix time)."""
 
+    def renew_times(self, obj: Any, old: Any, now: float) -> None:
+        """Set times that an update of the object changes though its writer has not; part of `prepare_update` for those few kinds that have such (unix time)."""
+
     def prepare_create(self, obj: Any) -> None:
         """Take out what a creator may not set. Called with metadata already filled in."""
         if self.has_status:

@@ -106,11 +106,11 @@ class NamedRuleWithOperations(Object):
     """NamedRuleWithOperations is a tuple of Operations and Resources with ResourceNames."""
 
     resource_names: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()
     api_groups: tuple[str, ...] = ()
     api_versions: tuple[str, ...] = ()
-    operations: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
-    scope: str = ""
+    scope: str | None = None
 
 
 class ParamKind(Object):

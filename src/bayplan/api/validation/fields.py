@@ -381,7 +381,13 @@ def _members(value: msgspec.Struct) -> list[bytes]:
 
 
 _OWN_FIELDS: Final = "_required_during_execution"
-_GO_NAMES: Final = {"apiVersion": "APIVersion", "cel": "CEL", "cidrs": "CIDRs", "uid": "UID"}
+_GO_NAMES: Final = {
+    "apiVersion": "APIVersion",
+    "cel": "CEL",
+    "cidrs": "CIDRs",
+    "pkixPublicKey": "PKIXPublicKey",
+    "uid": "UID",
+}
 
 
 def repeats(values: Iterable[Any]) -> set[int]:

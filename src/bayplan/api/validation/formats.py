@@ -82,6 +82,12 @@ _SUBDOMAIN_MESSAGE = regex_message(
     _SUBDOMAIN,
     "example.com",
 )
+_SUBDOMAIN_IN_ANY_CASE_MESSAGE = regex_message(
+    "an RFC 1123 subdomain must consist of alphanumeric characters, '-' or '.', and must start and end with an "
+    "alphanumeric character",
+    _SUBDOMAIN,
+    "Example.com",
+)
 _SUBDOMAIN_UNDERSCORE_MESSAGE = regex_message(
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and "
     "must start and end with an alphanumeric character",
@@ -135,6 +141,15 @@ def dns_subdomain(value: str) -> Messages:
     return tuple(messages)
 
 
+@memoized(4096)
+def dns_subdomain_in_any_case(value: str) -> Messages:
+    """A subdomain whose letters may be upper case."""
+    messages = [too_long_message(253)] if len(value) > 253 else []
+    if not _subdomain(value.lower()):
+        messages.append(_SUBDOMAIN_IN_ANY_CASE_MESSAGE)
+    return tuple(messages)
+
+
 def long_name(value: str) -> Messages:
     """A subdomain where Kubernetes' newer rules say so, which count in bytes."""
     messages = dns_subdomain(value)
@@ -157,6 +172,15 @@ def dns_1035_label(value: str) -> Messages:
     if not _label_1035(value):
         messages.append(_LABEL_1035_MESSAGE)
     return tuple(messages)
+
+
+def storage_version_name(value: str) -> Messages:
+    """The name of a StorageVersion: a group, a dot and a resource."""
+    group, dot, resource = value.rpartition(".")
+    if not dot:
+        return ("name must be in the form of <group>.<resource>",)
+    messages = [f"the group segment {one}" for one in dns_subdomain(group)]
+    return tuple(messages + [f"the resource segment {one}" for one in dns_1035_label(resource)])
 
 
 @memoized(4096)

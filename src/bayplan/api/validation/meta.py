@@ -24,6 +24,8 @@ NAME_RULES: Final[dict[str, Callable[[str], formats.Messages]]] = {
     "path-segment": formats.path_segment,
     "whole-path-segment": formats.path_segment,
     "ip-address": ip_messages,
+    "config-map-key": formats.config_map_key,
+    "storage-version": formats.storage_version_name,
     "any": lambda name: formats.OK,
 }
 """What `Strategy.name_is_checked_as` may say."""

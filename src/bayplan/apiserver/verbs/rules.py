@@ -107,7 +107,7 @@ async def apply_rules(call: Call, obj: Any, old: Any, *, subresource: str) -> Al
         await admission.admit(request)
     if strategy.has_gated_fields and not subresource:
         strategy.apply_gates(obj, old, call.context.settings.feature_gates)
-    _prepare(strategy, obj, old, subresource)
+    _prepare(strategy, obj, old, subresource, call.context.clock.now())
     allocation = None
     if not subresource and call.context.allocators.serves(call.stored):
         allocation = await allocate(call, obj, old)
@@ -132,7 +132,7 @@ def _warnings(strategy: Strategy, obj: Any, old: Any, subresource: str) -> list[
     return strategy.warnings(obj, old)
 
 
-def _prepare(strategy: Strategy, obj: Any, old: Any, subresource: str) -> None:
+def _prepare(strategy: Strategy, obj: Any, old: Any, subresource: str, now: float) -> None:
     if subresource == "status":
         strategy.prepare_status_update(obj, old)
         _keep_metadata(strategy, obj.metadata, old.metadata)
@@ -141,6 +141,7 @@ def _prepare(strategy: Strategy, obj: Any, old: Any, subresource: str) -> None:
         strategy.prepare_subresource_update(subresource, obj, old)
     else:
         strategy.prepare_update(obj, old)
+        strategy.renew_times(obj, old, now)
     if strategy.counts_generation and strategy.spec_changed(obj, old):
         obj.metadata.generation = next_generation(old.metadata.generation)
 

@@ -13,6 +13,7 @@ from bayplan.api.validation.der import certificate_request_problem, certificates
 from bayplan.api.validation.differences import difference
 from bayplan.api.validation.fields import CONDITION_STATUSES, Errors, repeats
 from bayplan.api.validation.meta import UpdateChecks
+from bayplan.api.validation.signers import check_signer_name
 
 _USAGES = (
     "any",
@@ -160,12 +161,7 @@ def _check_signer_name(errors: Errors, path: str, name: str) -> None:
     if name == _LEGACY_SIGNER:
         text = "the legacy signerName is not allowed via this API version"
         errors.append(invalid(path, name, text))
-    domain, slash, rest = name.partition("/")
-    if not slash or not rest:
-        text = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
-        errors.append(invalid(path, name, text))
-    elif "." not in domain:
-        errors.append(invalid(path, domain, "should be a domain with at least two segments separated by dots"))
+    check_signer_name(errors, path, name)
 
 
 def _check_conditions(errors: Errors, status: certificates_v1.CertificateSigningRequestStatus) -> None:

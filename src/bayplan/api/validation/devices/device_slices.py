@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from bayplan.api.errors import duplicate, forbidden, invalid, required, too_long, too_many, unsupported
 from bayplan.api.quantity import parse
-from bayplan.api.types import core_v1, resource_v1
+from bayplan.api.types import core_v1, resource_v1, resource_v1alpha3
 from bayplan.api.validation import formats
 from bayplan.api.validation.devices.capacity_policies import check_request_policy
 from bayplan.api.validation.devices.devices import check_qualified_attribute
@@ -210,13 +210,17 @@ def _check_taints(errors: Errors, path: str, taints: Sequence[resource_v1.Device
         errors.append(too_many(path, len(taints), _MAX_TAINTS))
         return
     for index, taint in enumerate(taints):
-        where = f"{path}[{index}]"
-        check_key_format(errors, f"{where}.key", taint.key)
-        check_format(errors, f"{where}.value", taint.value, formats.label_value)
-        if not taint.effect:
-            errors.append(required(f"{where}.effect"))
-        elif taint.effect not in _EFFECTS:
-            errors.append(unsupported(f"{where}.effect", taint.effect, _EFFECTS))
+        check_taint(errors, f"{path}[{index}]", taint)
+
+
+def check_taint(errors: Errors, path: str, taint: resource_v1.DeviceTaint | resource_v1alpha3.DeviceTaint) -> None:
+    """A taint of a device, in a slice or a rule."""
+    check_key_format(errors, f"{path}.key", taint.key)
+    check_format(errors, f"{path}.value", taint.value, formats.label_value)
+    if not taint.effect:
+        errors.append(required(f"{path}.effect"))
+    elif taint.effect not in _EFFECTS:
+        errors.append(unsupported(f"{path}.effect", taint.effect, _EFFECTS))
 
 
 def _check_consumption(errors: Errors, path: str, uses: Sequence[resource_v1.DeviceCounterConsumption]) -> None:

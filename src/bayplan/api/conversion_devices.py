@@ -1,0 +1,85 @@
+"""Kinds of dynamic resource allocation between `resource.k8s.io/v1` and `v1beta1`, in which requests and devices have another form.
+
+    v1                                              v1beta1
+    request {name, exactly: {deviceClassName, ..}}  request {name, deviceClassName, ..}
+    device  {name, attributes, ..}                  device  {name, basic: {attributes, ..}}
+
+Source: Kubernetes' `pkg/apis/resource/v1beta1/conversion.go`. `v1beta2` has the form of `v1`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from bayplan.api.codec import from_tree, to_tree
+from bayplan.api.types import resource_v1, resource_v1beta1
+
+_REQUEST: Final = ("deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity")
+"""Fields of `exactly` that v1beta1 has in the request itself."""
+_SLICE: Final = ("nodeName", "allNodes")
+"""Fields of a slice that v1beta1 cannot tell empty from missing."""
+Tree = dict[str, Any]
+
+
+def to_v1(obj: Any) -> Any:
+    """An object of v1beta1 in v1."""
+    tree = _versionless(obj)
+    for claim in _claims(tree):
+        claim["requests"] = [_request_to_v1(one) for one in claim.get("requests") or ()]
+    if type(obj) is resource_v1beta1.ResourceSlice:
+        spec = tree["spec"]
+        for name in _SLICE:
+            if not spec.get(name):
+                spec.pop(name, None)
+        spec["devices"] = [_device_to_v1(one) for one in spec.get("devices") or ()]
+    return from_tree(getattr(resource_v1, type(obj).__name__), tree)
+
+
+def from_v1(obj: Any) -> Any:
+    """An object of v1 in v1beta1."""
+    tree = _versionless(obj)
+    for claim in _claims(tree):
+        claim["requests"] = [_request_from_v1(one) for one in claim.get("requests") or ()]
+    if type(obj) is resource_v1.ResourceSlice:
+        spec = tree["spec"]
+        spec["devices"] = [_device_from_v1(one) for one in spec.get("devices") or ()]
+    return from_tree(getattr(resource_v1beta1, type(obj).__name__), tree)
+
+
+def _versionless(obj: Any) -> Tree:
+    """An object without its version, as JSON would show it."""
+    tree: Tree = to_tree(obj)
+    return {name: value for name, value in tree.items() if name not in ("kind", "apiVersion")}
+
+
+def _claims(tree: Tree) -> list[Tree]:
+    """What a ResourceClaim or a template of such asks for; nothing of other kinds."""
+    spec = tree.get("spec", {})
+    spec = spec.get("spec", spec)
+    claim = spec.get("devices")
+    return [claim] if isinstance(claim, dict) else []
+
+
+def _request_to_v1(request: Tree) -> Tree:
+    given = {name: request[name] for name in _REQUEST if not _is_missing(request.get(name))}
+    rest = {name: value for name, value in request.items() if name not in _REQUEST}
+    return {**rest, "exactly": given} if given else rest
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether Go leaves a field out; `false` was given by somebody."""
+    return value is not False and value in (None, "", 0, [])
+
+
+def _request_from_v1(request: Tree) -> Tree:
+    rest = {name: value for name, value in request.items() if name != "exactly"}
+    return {**rest, **(request.get("exactly") or {})}
+
+
+def _device_to_v1(device: Tree) -> Tree:
+    return {"name": device.get("name", ""), **(device.get("basic") or {})}
+
+
+def _device_from_v1(device: Tree) -> Tree:
+    basic = {name: value for name, value in device.items() if name != "name"}
+    return {"name": device.get("name", ""), "basic": basic}

@@ -1,0 +1,1 @@
+"""Kinds of `internal.apiserver.k8s.io`."""
