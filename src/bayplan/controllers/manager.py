@@ -16,8 +16,10 @@ from bayplan.controllers.access.certificate_requests import ApprovingController,
 from bayplan.controllers.access.certificate_rules import Authority
 from bayplan.controllers.access.cluster_role_aggregation import ClusterRoleAggregationController
 from bayplan.controllers.access.legacy_tokens import LegacyTokenCleaner
+from bayplan.controllers.access.pod_certificate_requests import PodCertificateRequestCleaner
 from bayplan.controllers.access.service_account_tokens import ServiceAccountTokensController, TokenSigner
 from bayplan.controllers.access.serviceaccount import RootCaPublisher, ServiceAccountController
+from bayplan.controllers.access.trust_bundles import TrustBundlePublisher
 from bayplan.controllers.autoscaling.horizontal_pod_autoscaler import HorizontalPodAutoscalerController
 from bayplan.controllers.autoscaling.vertical_autoscaler import VerticalAutoscalerController
 from bayplan.controllers.base import Controller, ControllerContext
@@ -38,6 +40,7 @@ from bayplan.controllers.nodes.device_taint_eviction import DeviceTaintEvictionC
 from bayplan.controllers.nodes.node_ipam import NodeIpamController
 from bayplan.controllers.nodes.node_lifecycle import NodeLifecycleController
 from bayplan.controllers.nodes.node_ttl import TtlController
+from bayplan.controllers.nodes.resource_pool_status import ResourcePoolStatusRequestController
 from bayplan.controllers.nodes.taint_eviction import TaintEvictionController
 from bayplan.controllers.resource_quota import ResourceQuotaController
 from bayplan.controllers.settings import ControllerSettings
@@ -56,6 +59,7 @@ from bayplan.controllers.workloads.daemonset import DaemonSetController
 from bayplan.controllers.workloads.deployment import DeploymentController
 from bayplan.controllers.workloads.disruption import DisruptionController
 from bayplan.controllers.workloads.job import JobController
+from bayplan.controllers.workloads.pod_group_protection import PodGroupProtectionController
 from bayplan.controllers.workloads.replicaset import ReplicaSetController
 from bayplan.controllers.workloads.replication_controller import ReplicationManager
 from bayplan.controllers.workloads.statefulset import StatefulSetController
@@ -102,13 +106,17 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     EphemeralVolumeController,
     AttachDetachController,
     ResourceClaimController,
+    ResourcePoolStatusRequestController,
     ClaimProtectionController,
     VolumeProtectionController,
     AttributesClassProtectionController,
+    PodGroupProtectionController,
     ServiceCIDRsController,
     ApprovingController,
     SigningController,
     CleanerController,
+    PodCertificateRequestCleaner,
+    TrustBundlePublisher,
     BootstrapSigner,
     TokenCleaner,
     LegacyTokenCleaner,
@@ -233,6 +241,7 @@ def _makers(
         signing = partial(SigningController, authority=signing_authority)
     return {
         RootCaPublisher: partial(RootCaPublisher, root_ca=root_ca),
+        TrustBundlePublisher: partial(TrustBundlePublisher, root_ca=root_ca),
         ServiceAccountTokensController: tokens,
         SigningController: signing,
         **{cls: None if cloud is None else partial(cls, cloud=cloud) for cls in _OF_CLOUDS},

@@ -17,6 +17,7 @@ _NAMES = {
     "persistentvolume-binder-controller": "volumes",
     "persistentvolume-protection-controller": "pvprotection",
     "persistentvolumeclaim-protection-controller": "pvcprotection",
+    "podgroup-protection-controller": "podgroupprotection",
     "replicationcontroller-controller": "replicationmanager",
     "resourcequota-controller": "resourcequota_primary",
     "root-ca-certificate-publisher-controller": "root_ca_cert_publisher",

@@ -53,6 +53,7 @@ _MODULES: Final = {
     "ResourceClaim": "resource_v1",
     "ResourceSlice": "resource_v1",
     "DeviceClass": "resource_v1",
+    "DeviceTaintRule": "resource_v1alpha3",
     "PodGroup": "scheduling_v1alpha2",
 }
 """Kind -> module of its type; all others are in core_v1."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import KindTable
-from bayplan.api.optional_kinds import NEWER_POD_GROUP, POD_GROUP
+from bayplan.api.optional_kinds import DEVICE_TAINT_RULE, NEWER_DEVICE_TAINT_RULE, NEWER_POD_GROUP, POD_GROUP
 from bayplan.api.types import core_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
@@ -168,15 +168,24 @@ class SchedulerService:
                     task.cancel()
 
     async def _find_optional_kinds(self) -> None:
-        """Find out whether the server has pod groups (an alpha API, off by default) and dynamic resources (1.34). Those of 1.37, which say more, come first."""
+        """Find out whether the server has pod groups and rules that taint devices (off by default), and dynamic resources (1.34).
+
+        Groups of 1.37, which say more, come first.
+        """
+        kinds = KindTable(self.client.kinds)
         if not await self._is_readable(NEWER_POD_GROUP.path()) and await self._is_readable(POD_GROUP.path()):
             self._newer_groups.leave_groups()
-            kinds = KindTable(self.client.kinds)
             kinds.add(POD_GROUP)
-            self.client = Client(self.client.transport, kinds)
-            self.informers = InformerFactory(self.client, self.clock, self.randomness)
         else:
             self._absent.add(POD_GROUP.kind)
+        for kind in (DEVICE_TAINT_RULE, NEWER_DEVICE_TAINT_RULE):
+            if await self._is_readable(kind.path()):
+                kinds.add(kind)
+                break
+        else:
+            self._absent.add(DEVICE_TAINT_RULE.kind)
+        self.client = Client(self.client.transport, kinds)
+        self.informers = InformerFactory(self.client, self.clock, self.randomness)
         if not await self._is_readable("/apis/resource.k8s.io/v1/resourceclaims"):
             self._absent |= {"ResourceClaim", "ResourceSlice", "DeviceClass"}
 

@@ -1,4 +1,5 @@
-"""CertificateApproval, CertificateSigning and CertificateSubjectRestriction: who may decide about certificate requests, and what nobody may ask for.
+"""CertificateApproval, CertificateSigning, CertificateSubjectRestriction and ClusterTrustBundleAttest: who may decide about certificate requests and trust
+bundles, and what nobody may ask for.
 
 Source: Kubernetes' `plugin/pkg/admission/certificates`.
 """
@@ -9,15 +10,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bayplan.api.errors import ApiError, forbidden_error, quoted
+from bayplan.api.errors import ApiError, FieldError, forbidden, forbidden_error, invalid, invalid_object, quoted
 from bayplan.api.kinds import Kind
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionPlugin, AdmissionRequest
 from bayplan.apiserver.authorization.attributes import Attributes
 from bayplan.apiserver.authorization.interface import MASTERS, Decision
-from bayplan.support.timestamps import rfc3339
+from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 GROUP = "certificates.k8s.io"
 CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
+_SKEW_SECONDS = 300.0
 
 
 def _is_request(kind: Kind) -> bool:
@@ -92,6 +94,25 @@ class CertificateSubjectRestriction(AdmissionPlugin):
             raise _refused(request, f"use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed")
 
 
+class ClusterTrustBundleAttest(AdmissionPlugin):
+    """Who writes a bundle of a signer must be permitted to `attest` for the signer."""
+
+    name = "ClusterTrustBundleAttest"
+
+    def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
+        return kind.group == GROUP and kind.plural == "clustertrustbundles" and operation in (CREATE, UPDATE)
+
+    def validate(self, request: AdmissionRequest) -> None:
+        """Refuse the bundle."""
+        from bayplan.apiserver.authorization.escalation import only_for_garbage_collector
+
+        signer = request.obj.spec.signer_name
+        if not signer or (request.old is not None and only_for_garbage_collector(request.obj, request.old)):
+            return
+        if not may_act_for(request, "attest", signer):
+            raise _refused(request, f"user not permitted to attest for signerName {quoted(signer)}")
+
+
 class CertificateConditionTimes(AdmissionPlugin):
     """Conditions that come without times get them. Not one of kube-apiserver's plugins: there the storage does it. Runs whatever the flags say."""
 
@@ -113,3 +134,32 @@ class CertificateConditionTimes(AdmissionPlugin):
             for one in request.obj.status.conditions
         ]
         request.obj.status.conditions = tuple(conditions)
+
+
+class PodCertificateIssue(AdmissionPlugin):
+    """A certificate of a pod begins about now, and who ends a request must be permitted to `sign`. As the former, not one of kube-apiserver's plugins."""
+
+    name = "PodCertificateIssue"
+
+    def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
+        is_request = kind.group == GROUP and kind.plural == "podcertificaterequests"
+        return is_request and operation == UPDATE and subresource == "status"
+
+    def validate(self, request: AdmissionRequest) -> None:
+        """Refuse the change."""
+        new, old = request.obj.status, request.old.status
+        if new == old:
+            return
+        now = request.call.context.clock.now()
+        if new.not_before is not None and abs(parse_rfc3339(new.not_before) - now) >= _SKEW_SECONDS:
+            text = "must be set to within 5 minutes of kube-apiserver's current time"
+            raise _invalid(request, invalid("status.notBefore", new.not_before, text))
+        signer = request.old.spec.signer_name
+        if not may_act_for(request, "sign", signer):
+            user = quoted(request.call.request.user.name)
+            text = f'User {user} is not permitted to "sign" for signer {quoted(signer)}'
+            raise _invalid(request, forbidden("spec.signerName", text))
+
+
+def _invalid(request: AdmissionRequest, error: FieldError) -> ApiError:
+    return invalid_object(request.kind.kind, request.kind.group, request.obj.metadata.name, [error])

@@ -189,6 +189,7 @@ class Row(NamedTuple):
 
 
 TABLE = (
+    Row("always:AlwaysAdmit", False, "does nothing, in any place"),
     Row("namespace_auto_provision:NamespaceAutoProvision", False, "makes the namespace that the next ones look for"),
     Row("namespace_lifecycle:NamespaceLifecycle", True, "whether the namespace takes objects at all comes first"),
     Row("namespace_exists:NamespaceExists", False, "as the former, for servers that run without it"),
@@ -209,6 +210,7 @@ TABLE = (
     ),
     Row("default_storage_class:DefaultStorageClass", True, "the class of a claim, before it is counted"),
     Row("storage_object_in_use_protection:StorageObjectInUseProtection", True, "finalizers, in any place"),
+    Row("pod_groups:PodGroupProtection", True, "finalizers, in any place"),
     Row(
         "owner_references_permission_enforcement:OwnerReferencesPermissionEnforcement", False, "metadata as it will be"
     ),
@@ -216,11 +218,14 @@ TABLE = (
     Row("runtime_class:RuntimeClass", True, "overhead and tolerations, behind the defaults and before quotas"),
     Row("certificates:CertificateApproval", True, "certificate requests only, in any place"),
     Row("certificates:CertificateSigning", True, "certificate requests only, in any place"),
+    Row("certificates:ClusterTrustBundleAttest", True, "bundles of trust anchors only, in any place"),
     Row("certificates:CertificateSubjectRestriction", True, "certificate requests only, in any place"),
     Row("default_ingress_class:DefaultIngressClass", True, "ingresses only, in any place"),
     Row("deny_service_external_ips:DenyServiceExternalIPs", False, "services only, in any place"),
     Row("pod_topology_labels:PodTopologyLabels", True, "labels that nothing above reads"),
+    Row("pod_groups:PodGroupWorkloadExists", True, "pod groups only, in any place"),
     Row("node_declared_features:NodeDeclaredFeatureValidator", True, "changes of pods on nodes only, in any place"),
+    Row("pod_groups:JobValidation", True, "changes of Jobs only, in any place"),
     Row("pod_resize:PodResizeValidator", True, "resizes of pods only, in any place"),
     Row("mutating_admission_policy:MutatingAdmissionPolicy", True, "sees what all of the above made of the object"),
     Row("webhooks:MutatingAdmissionWebhook", True, "sees what all of the above made of the object"),
@@ -230,7 +235,8 @@ TABLE = (
         "sees the object as it will be; webhooks need not be asked about what it refuses",
     ),
     Row("webhooks:ValidatingAdmissionWebhook", True, "sees the object as it will be"),
-    Row("resource_quota:ResourceQuota", True, "last: it charges what all others have let pass"),
+    Row("resource_quota:ResourceQuota", True, "behind all that judge: it charges what all others have let pass"),
+    Row("always:AlwaysDeny", False, "last, as in kube-apiserver: what it refuses has been through everything else"),
 )
 """All plugins in the order in which they run, which is kube-apiserver's."""
 
@@ -265,7 +271,7 @@ def build_chain(
 
     configuration: by plugin name, what the configuration file says. Raises ValueError for a name that is not known and for what a plugin refuses.
     """
-    from bayplan.apiserver.admission.certificates import CertificateConditionTimes
+    from bayplan.apiserver.admission.certificates import CertificateConditionTimes, PodCertificateIssue
     from bayplan.apiserver.admission.create_on_update import CreateOnUpdate
     from bayplan.apiserver.admission.role_escalation import RoleEscalation
 
@@ -278,4 +284,6 @@ def build_chain(
     for plugin in chosen:
         if plugin.name in given:
             plugin.configure(given[plugin.name])
-    return AdmissionChain((CreateOnUpdate(), *chosen, CertificateConditionTimes(), RoleEscalation()))
+    return AdmissionChain(
+        (CreateOnUpdate(), *chosen, CertificateConditionTimes(), PodCertificateIssue(), RoleEscalation())
+    )

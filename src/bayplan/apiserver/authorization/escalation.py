@@ -26,7 +26,7 @@ _AGGREGATION = "must have cluster-admin privileges to use the aggregationRule"
 
 def check_escalation(call: Call, obj: Any, old: Any) -> None:
     """Before a role or binding is written; `old` is None for new ones. Raises ApiError (403, 404)."""
-    if MASTERS in call.request.user.groups or (old is not None and _only_for_garbage_collector(obj, old)):
+    if MASTERS in call.request.user.groups or (old is not None and only_for_garbage_collector(obj, old)):
         return
     if call.stored.kind in ROLES:
         _check_role(call, obj, old)
@@ -34,7 +34,7 @@ def check_escalation(call: Call, obj: Any, old: Any) -> None:
         _check_binding(call, obj)
 
 
-def _only_for_garbage_collector(obj: Any, old: Any) -> bool:
+def only_for_garbage_collector(obj: Any, old: Any) -> bool:
     """Whether nothing but owners and finalizers changes, if anything: who deletes need not hold what is deleted."""
     metadata = replace(
         obj.metadata,

@@ -20,6 +20,7 @@ def component_roles() -> dict[str, tuple[str, tuple[PolicyRule, ...]]]:
         "bayplan:controllers": (CONTROLLERS, (rule("*", "*", "*"), urls("get", "*"))),
         "bayplan:node-simulator": (NODE_SIMULATOR, _simulator_rules()),
         "bayplan:descheduler": (DESCHEDULER, _descheduler_rules()),
+        "bayplan:device-taints": (SCHEDULER, (rule(READ, "resource.k8s.io", "devicetaintrules"),)),
         "bayplan:gang-scheduling": (
             SCHEDULER,
             (

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from bayplan.api.device_taints import slices_with_rules
 from bayplan.scheduler.framework.arguments import DynamicResourcesArgs
 from bayplan.scheduler.framework.claims import is_overdue, readiness
 from bayplan.scheduler.framework.state import Handle, PodShape
@@ -68,7 +69,8 @@ class DeviceSearch:
         self._matches: dict[tuple[str, DeviceId], tuple[Any, bool]] = {}
         """Which devices match which expressions."""
         self._offers: Offers | None = None
-        self._offers_version = -1
+        self._offers_version = (-1, -1)
+        """Of the slices, and of the rules that taint devices."""
 
     def find(self, pod: PodShape, uid: str) -> list[ResourceClaim] | str:
         """The pod's claims, or why it has to wait for them."""
@@ -188,8 +190,9 @@ class DeviceSearch:
         if len(self._matches) > _REMEMBERED:
             self._matches.clear()
         allocated = (*catalog.resource_claims.values(), *catalog.pending_allocations.values())
-        version = catalog.versions.get("ResourceSlice", 0)
+        version = (catalog.versions.get("ResourceSlice", 0), catalog.versions.get("DeviceTaintRule", 0))
         if self._offers is None or self._offers_version != version:
-            self._offers, self._offers_version = Offers(catalog.resource_slices.values()), version
+            slices = slices_with_rules(catalog.resource_slices.values(), list(catalog.device_taint_rules.values()))
+            self._offers, self._offers_version = Offers(slices), version
         inventory = Inventory(self._offers, allocated)
         return Allocator(inventory, claims, catalog.device_classes, self._matches)

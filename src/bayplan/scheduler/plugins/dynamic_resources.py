@@ -341,6 +341,7 @@ class DynamicResources(
             EventHint("ResourceClaim", changes | Action.DELETE, self._claim_helps),
             EventHint("ResourceSlice", changes),
             EventHint("DeviceClass", changes),
+            EventHint("DeviceTaintRule", changes | Action.DELETE),
             EventHint("Pod", Action.POD_CLAIMS, _is_itself),
         )
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from bayplan.api.types.policy_v1 import PodDisruptionBudget
     from bayplan.api.types.resource_v1 import DeviceClass, ResourceClaim, ResourceSlice
+    from bayplan.api.types.resource_v1alpha3 import DeviceTaintRule
     from bayplan.api.types.scheduling_v1alpha2 import PodGroup
     from bayplan.api.types.storage_v1 import CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment
 
@@ -43,6 +44,7 @@ KINDS: Final = {
     "ResourceClaim": "resource_claims",
     "ResourceSlice": "resource_slices",
     "DeviceClass": "device_classes",
+    "DeviceTaintRule": "device_taint_rules",
     "PodGroup": "pod_groups",
 }
 """Kind -> table."""
@@ -94,6 +96,7 @@ class Catalog:
         self.resource_claims: dict[str, ResourceClaim] = {}
         self.resource_slices: dict[str, ResourceSlice] = {}
         self.device_classes: dict[str, DeviceClass] = {}
+        self.device_taint_rules: dict[str, DeviceTaintRule] = {}
         self.pending_allocations = PendingAllocations()
         self.pod_groups: dict[str, PodGroup] = {}
         self.trees = GroupTrees()
