@@ -44,6 +44,7 @@ from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness, SystemRandomness
 
 if TYPE_CHECKING:
+    from bayplan.apiserver.admission.image_policy import ImagePolicyWebhook
     from bayplan.cluster.authentication import Authentication
     from bayplan.cluster.authorization import Authorization
     from bayplan.cluster.encryption import Encryption
@@ -129,6 +130,7 @@ class Cluster:
         self.api.context.authenticator.anonymous = settings.anonymous
         self.authentication = self._authentication_of(settings.api)
         self.authorization = self._authorization_of(settings.api)
+        self._image_policy = self._image_policy_of(settings.api)
         self._http: HttpServer | None = None
         self._components: Components | None = None
         self._is_up = False
@@ -168,6 +170,17 @@ class Cluster:
         from bayplan.cluster.authorization import Authorization  # few clusters have them
 
         return Authorization(settings, self.api, lease_name(socket.gethostname()))
+
+    def _image_policy_of(self, settings: ApiServerSettings) -> ImagePolicyWebhook | None:
+        """What asks a webhook about images; None if nothing does. Raises ClusterError."""
+        if "ImagePolicyWebhook" not in settings.enable_admission_plugins:
+            return None
+        from bayplan.cluster.image_policy import connect_image_policy  # few clusters have it
+
+        try:
+            return connect_image_policy(self.api.context)
+        except ValueError as error:
+            raise ClusterError(f"the kubeconfig of ImagePolicyWebhook: {error}") from error
 
     @property
     def server_url(self) -> str:
@@ -402,9 +415,9 @@ class Cluster:
             await self._components.close()
         if answering is not None:
             await answering
-        for identity in (self.authentication, self.authorization):
-            if identity is not None:
-                await identity.close()
+        for asked in (self.authentication, self.authorization, self._image_policy):
+            if asked is not None:
+                await asked.close()
         await self.api.close()
         if self.encryption is not None:
             self.encryption.close()

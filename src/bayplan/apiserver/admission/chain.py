@@ -69,6 +69,8 @@ class AdmissionPlugin:
 
     name = ""
     """The name as kube-apiserver's flags know it."""
+    needs_configuration = False
+    """Whether there has to be something for it in the admission configuration file."""
 
     def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
         """Whether the plugin wants to see such requests at all; asked once per combination."""
@@ -199,6 +201,7 @@ TABLE = (
     Row("node_restriction:NodeRestriction", False, "refuses nodes early; the account of a pod is known"),
     Row("taint_nodes_by_condition:TaintNodesByCondition", True, "nodes only, in any place"),
     Row("always_pull_images:AlwaysPullImages", False, "changes containers before policies see them"),
+    Row("image_policy:ImagePolicyWebhook", False, "validates only: it sees the images as they will be"),
     Row("pod_security:PodSecurity", True, "sees the containers and volumes as they will be"),
     Row("pod_node_selector:PodNodeSelector", False, "the namespace's selector before that of the runtime class"),
     Row("priority:Priority", True, "the priority decides which tolerations are added"),
@@ -284,6 +287,8 @@ def build_chain(
     for plugin in chosen:
         if plugin.name in given:
             plugin.configure(given[plugin.name])
+        elif plugin.needs_configuration:
+            raise ValueError(f"admission plugin {plugin.name} needs a configuration: none is given for it")
     return AdmissionChain(
         (CreateOnUpdate(), *chosen, CertificateConditionTimes(), PodCertificateIssue(), RoleEscalation())
     )

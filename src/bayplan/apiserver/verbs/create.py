@@ -64,7 +64,10 @@ async def _create_instance(call: Call, found: Match) -> Entry:
     """One more pod of a template. Raises ApiError."""
     objects, (template, name, texts) = call.context.objects, found
     pod, value = template.instance(call.context, name, texts)
+    annotations = pod.metadata.annotations
     await call.context.admission.plan(call.stored, CREATE, "").validate(AdmissionRequest(call, CREATE, pod, None))
+    if pod.metadata.annotations is not annotations:  # a plugin that has noted something
+        value = stored_value(call.stored, pod)
     for _ in range(1 if name else _NAME_TRIES):
         try:
             return await objects.insert(call.stored, pod, value=value)

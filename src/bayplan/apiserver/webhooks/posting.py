@@ -1,4 +1,4 @@
-"""Reviews that are posted to webhooks outside the cluster: token reviews and access reviews. Transient failures are tried again.
+"""Reviews that are posted to webhooks outside the cluster: of tokens, of access, of images. Transient failures are tried again.
 
 Source: `k8s.io/apiserver/pkg/util/webhook/webhook.go`.
 """
@@ -48,16 +48,25 @@ Tried = Callable[[ReviewError | None, float], object]
 class ReviewWebhook:
     """Posts reviews to one webhook."""
 
-    def __init__(self, poster: ReviewPoster, clock: Clock, randomness: Randomness, *, seconds: float = SECONDS) -> None:
-        """seconds: that a try may take."""
+    def __init__(
+        self,
+        poster: ReviewPoster,
+        clock: Clock,
+        randomness: Randomness,
+        *,
+        seconds: float = SECONDS,
+        backoff_seconds: float = _BACKOFF,
+    ) -> None:
+        """seconds: that a try may take. backoff_seconds: how long is waited before the second try."""
         self._poster = poster
         self._clock = clock
         self._randomness = randomness
         self._seconds = seconds
+        self._backoff_seconds = backoff_seconds
 
     async def post(self, body: bytes, tried: Tried) -> bytes:
         """Post a review until it is answered, or it makes no sense to try again. Raises ReviewError."""
-        wait = _BACKOFF
+        wait = self._backoff_seconds
         for left in reversed(range(_TRIES)):
             started = self._clock.monotonic()
             try:
