@@ -18,7 +18,8 @@ REQUIRED_ELSEWHERE = core_v1.Affinity(
 
 
 def test_every_plugin_of_the_table_can_be_made_and_has_its_name() -> None:
-    chain = build_chain([row.name for row in TABLE], [])
+    webhook = {"imagePolicy": {"kubeConfigFile": "unused"}}
+    chain = build_chain([row.name for row in TABLE], [], {"ImagePolicyWebhook": webhook})
     names = {row.name for row in TABLE}
     assert [plugin.name for plugin in chain.plugins if plugin.name in names] == [row.name for row in TABLE]
 

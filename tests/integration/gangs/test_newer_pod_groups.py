@@ -175,7 +175,7 @@ def test_fields_of_gates_that_are_off_are_dropped() -> None:
         await put(cluster, group("a", 1, "job", preemptionPolicy="Never", schedulingConstraints=constraints))
         path = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups/a"
         spec = json.loads(await cluster.client.raw("GET", path))["spec"]
-        assert spec == {"schedulingPolicy": {"gang": {"minCount": 1}}}
+        assert spec == {"schedulingPolicy": {"gang": {"minCount": 1}}, "disruptionMode": {"single": {}}}
         with pytest.raises(ApiError, match="could not find the requested resource"):
             await cluster.client.raw("GET", "/apis/scheduling.k8s.io/v1alpha3/compositepodgroups")
 

@@ -105,9 +105,11 @@ def test_fields_of_gates_that_are_off_are_dropped(gates: tuple[str, ...], kept: 
             await client.create(from_tree(scheduling_v1.PriorityClass, priority))
             policy = {"gang": {"minCount": 1}}
             made = to_tree(await client.create(make(PodGroup, "g", schedulingPolicy=policy, **GATED)))["spec"]
-            assert made.keys() & {*GATED, "priority"} == kept
+            assert made.keys() & {*GATED, "priority"} == kept | {"disruptionMode"}
             if WORKLOAD_PREEMPTION in gates:
                 assert (made["disruptionMode"], made["priority"]) == ("PodGroup", 7)
+            else:
+                assert made["disruptionMode"] == "Pod"  # the default
             template = {"name": "t", "schedulingPolicy": policy, **GATED}
             workload = to_tree(await client.create(make(Workload, "w", podGroupTemplates=[template])))["spec"]
             written = {key for key, value in workload["podGroupTemplates"][0].items() if value is not None}

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import field
 
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.api.types.scalars import Int64, Object, Quantity, Time, always_list, always_null, always_zero_quantity
+from bayplan.api.types.scalars import Int64, NullList, Object, Quantity, Time, always_list, always_null, always_zero_quantity
 
 
 class AllocatedDeviceStatus(Object):
@@ -18,9 +18,12 @@ class AllocatedDeviceStatus(Object):
     pool: str = field(default_factory=str)
     device: str = field(default_factory=str)
     share_id: str | None = field(default=None, name="shareID")
-    conditions: tuple[meta_v1.Condition, ...] = field(default_factory=always_list)
+    conditions: NullList[meta_v1.Condition] = field(default_factory=always_list)
     data: Any = None
     network_data: NetworkDeviceData | None = None
+
+    def __post_init__(self) -> None:
+        self.conditions = self.conditions or ()
 
 
 class DeviceAllocationResult(Object):
@@ -128,9 +131,12 @@ class DeviceCapacity(Object):
 class DeviceClaim(Object):
     """DeviceClaim defines how to request devices with a ResourceClaim."""
 
-    requests: tuple[DeviceRequest, ...] = field(default_factory=always_list)
+    requests: NullList[DeviceRequest] = field(default_factory=always_list)
     constraints: tuple[DeviceConstraint, ...] = ()
     config: tuple[DeviceClaimConfiguration, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.requests = self.requests or ()
 
 
 class DeviceClaimConfiguration(Object):

@@ -15,15 +15,21 @@ from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_one_of, check_unchanged
 from bayplan.api.validation.pod_groups import (
     MOST_TEMPLATES,
+    check_claims,
+    check_controller,
+    check_least,
+    check_members,
+    check_needed,
+    check_once,
     check_policy,
     check_priority,
     check_topology,
     check_union,
 )
 
-MOST_CLAIMS: Final = 4
 MOST_LEVELS: Final = 4
 """Levels of templates in a workload, those of pod groups included."""
+_LISTS: Final = ("podGroupTemplates", "compositePodGroupTemplates")
 PREEMPTION_POLICIES: Final = ("Never", "PreemptLowerPriority")
 NOT_SET: Final = "field cannot be set once created"
 NOT_CLEARED: Final = "field cannot be cleared once set"
@@ -107,14 +113,9 @@ def check_workload(errors: Errors, workload: Workload) -> None:
     spec = workload.spec
     reference = spec.controller_ref
     if reference is not None:
-        if reference.api_group:
-            check_format(errors, "spec.controllerRef.apiGroup", reference.api_group, formats.long_name)
-        for name, value in (("kind", reference.kind), ("name", reference.name)):
-            _check_needed(errors, f"spec.controllerRef.{name}", value, formats.path_segment)
+        check_controller(errors, "spec.controllerRef", reference)
     if bool(spec.pod_group_templates) == bool(spec.composite_pod_group_templates):
-        shown = "{podGroupTemplates, compositePodGroupTemplates}" if spec.pod_group_templates else "{}"
-        detail = "must specify exactly one of: `podGroupTemplates`, `compositePodGroupTemplates`"
-        errors.append(invalid("spec", shown, detail))
+        check_union(errors, "spec", _LISTS if spec.pod_group_templates else (), _LISTS)
     _check_lists(errors, "spec", spec)
     roots: tuple[Any, ...] = spec.composite_pod_group_templates
     for index, template in enumerate(roots):
@@ -136,9 +137,9 @@ def _check_lists(errors: Errors, path: str, holder: Any) -> None:
         where = f"{path}.{field}"
         if len(templates) > MOST_TEMPLATES:
             errors.append(too_many(where, len(templates), MOST_TEMPLATES))
-        _check_once(errors, where, templates)
+        check_once(errors, where, templates)
         for index, template in enumerate(templates):
-            _check_needed(errors, f"{where}[{index}].name", template.name, formats.dns_label)
+            check_needed(errors, f"{where}[{index}].name", template.name, formats.dns_label)
             check(errors, f"{where}[{index}]", template)
 
 
@@ -146,16 +147,15 @@ def _check_leaf(errors: Errors, path: str, spec: Any) -> None:
     """A pod group's specification or template."""
     check_policy(errors, f"{path}.schedulingPolicy", spec.scheduling_policy)
     _check_both(errors, path, spec)
-    _check_claims(errors, f"{path}.resourceClaims", spec.resource_claims)
+    check_claims(errors, f"{path}.resourceClaims", spec.resource_claims)
 
 
 def _check_branch(errors: Errors, path: str, spec: Any) -> None:
     """A composite group's specification or template."""
     policy = spec.scheduling_policy
-    check_union(errors, f"{path}.schedulingPolicy", policy, ("basic", "gang"))
-    if policy.gang is not None and policy.gang.min_group_count < 1:
-        where = f"{path}.schedulingPolicy.gang.minGroupCount"
-        errors.append(invalid(where, policy.gang.min_group_count, "must be greater than or equal to 1"))
+    check_members(errors, f"{path}.schedulingPolicy", policy, ("basic", "gang"))
+    if policy.gang is not None:
+        check_least(errors, f"{path}.schedulingPolicy.gang.minGroupCount", policy.gang.min_group_count)
     _check_both(errors, path, spec)
     if hasattr(spec, "composite_pod_group_templates"):
         _check_lists(errors, path, spec)
@@ -164,51 +164,16 @@ def _check_branch(errors: Errors, path: str, spec: Any) -> None:
 def _check_both(errors: Errors, path: str, spec: Any) -> None:
     check_topology(errors, path, spec)
     if spec.disruption_mode is not None:
-        check_union(errors, f"{path}.disruptionMode", spec.disruption_mode, ("single", "all"))
+        check_members(errors, f"{path}.disruptionMode", spec.disruption_mode, ("single", "all"))
     check_priority(errors, path, spec)
     if spec.preemption_policy is not None:
         check_one_of(errors, f"{path}.preemptionPolicy", spec.preemption_policy, PREEMPTION_POLICIES, needed=False)
 
 
-def _check_claims(errors: Errors, path: str, claims: tuple[Any, ...]) -> None:
-    if len(claims) > MOST_CLAIMS:
-        errors.append(too_many(path, len(claims), MOST_CLAIMS))
-    _check_once(errors, path, claims)
-    for index, claim in enumerate(claims):
-        where = f"{path}[{index}]"
-        _check_needed(errors, f"{where}.name", claim.name, formats.dns_label)
-        named = {
-            "resourceClaimName": claim.resource_claim_name,
-            "resourceClaimTemplateName": claim.resource_claim_template_name,
-        }
-        there = [name for name, value in named.items() if value is not None]
-        if len(there) != 1:
-            detail = "must specify exactly one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            errors.append(invalid(where, "{" + ", ".join(there) + "}", detail))
-        for name, value in named.items():
-            _check_name(errors, f"{where}.{name}", value)
-
-
-def _check_once(errors: Errors, path: str, items: tuple[Any, ...]) -> None:
-    """Items of a list with names of their own."""
-    seen: set[str] = set()
-    for index, item in enumerate(items):
-        if item.name in seen:
-            errors.append(duplicate(f"{path}[{index}]", {"name": item.name}))
-        seen.add(item.name)
-
-
 def _check_reference(errors: Errors, reference: Any) -> None:
     if reference is not None:
-        _check_needed(errors, "spec.workloadRef.workloadName", reference.workload_name, formats.long_name)
-        _check_needed(errors, "spec.workloadRef.templateName", reference.template_name, formats.dns_label)
-
-
-def _check_needed(errors: Errors, path: str, value: str, rule: Callable[[str], formats.Messages]) -> None:
-    if value:
-        check_format(errors, path, value, rule)
-    else:
-        errors.append(required(path))
+        check_needed(errors, "spec.workloadRef.workloadName", reference.workload_name, formats.long_name)
+        check_needed(errors, "spec.workloadRef.templateName", reference.template_name, formats.dns_label)
 
 
 def _check_name(errors: Errors, path: str, value: str | None) -> None:

@@ -242,8 +242,11 @@ def _key_attributes(cls: Any, keys: tuple[str, ...]) -> tuple[Part, ...]:
     return tuple(parts[key] for key in keys if key in parts)
 
 
-def _filled(value: Any, kind: Type) -> FieldSet | None:
-    """The same for a value of which JSON shows something even if it is empty: it was there before, so only what is in it counts. None if that is nothing."""
+def _filled(value: Any, kind: Type, empty: Any) -> FieldSet | None:
+    """The same for a value of which JSON shows something even if it is empty: it was there before, so only what is in it counts. None if that is nothing.
+
+    empty: what was there before; in a null there was nothing.
+    """
     found: FieldSet = {}
     if isinstance(value, msgspec.Struct) and kind.is_struct:
         for one in _members_of(value.__class__, kind):
@@ -252,9 +255,9 @@ def _filled(value: Any, kind: Type) -> FieldSet | None:
                 continue
             if one.is_leaf:
                 found[one.key] = LEAF
-            elif not one.is_written_empty:
+            elif empty is None or not one.is_written_empty:
                 found[one.key] = _added(inner, one.kind)
-            elif (node := _filled(inner, one.kind)) is not None:
+            elif (node := _filled(inner, one.kind, one.empty)) is not None:
                 found[one.key] = node
     elif isinstance(value, tuple) and kind.kind == LIST:
         found = _added_items(value, kind)
@@ -272,7 +275,7 @@ def _fields_of_new(part: Part, value: Any, kind: Type) -> NewFields | None:
     assert inner is not None
     if inner.kind == SCALAR or inner.atomic:
         return NewFields.of(part.key, LEAF)
-    node = _filled(value, inner) if part.is_written_empty else _added(value, inner)
+    node = _filled(value, inner, part.empty) if part.is_written_empty else _added(value, inner)
     return None if node is None else NewFields.of(part.key, node)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from bayplan.api import protobuf
-from bayplan.api.codec import decoder, encode
+from bayplan.api.codec import decoder, encode, with_null_lists
 from bayplan.api.conversion import convert
 from bayplan.api.errors import ApiError, bad_request, failure
 from bayplan.api.kinds import METRICS_GROUP, Kind
@@ -79,7 +79,8 @@ class Shape:
             return entry.body
         converted = convert(self.decode_stored(entry), self.stored, self.kind)
         converted.kind = converted.api_version = ""
-        return encode(converted)[1:]
+        data = encode(converted)[1:]
+        return data if self.kind.is_custom else with_null_lists(self.kind.kind, data)
 
     def metadata(self, entry: Entry) -> bytes:
         """`"metadata":{...}}` of an entry."""

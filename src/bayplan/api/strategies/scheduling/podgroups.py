@@ -6,19 +6,18 @@ from collections.abc import Collection
 
 from bayplan.api import conversion_pod_groups as conversion
 from bayplan.api.errors import FieldError, invalid
-from bayplan.api.feature_gates import WORKLOAD_PREEMPTION
 from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import scheduling_v1alpha2
 from bayplan.api.validation.fields import check_conditions, check_unchanged
 from bayplan.api.validation.newer_pod_groups import check_group, gate_group
-from bayplan.api.validation.pod_groups import apply_gates, check_gated, check_policy
+from bayplan.api.validation.pod_groups import DISRUPTION_MODES, apply_gates
+from bayplan.api.validation.pod_groups import check_group as check_pod_group
 
 
 class PodGroupStrategy(Strategy):
     """Rules of pod groups: the spec never changes."""
 
-    counts_generation = True
     has_status = True
     reset_by_status = of_paths(("f:spec",), ("f:metadata",))
     has_gated_fields = True
@@ -33,23 +32,22 @@ class PodGroupStrategy(Strategy):
             gated = conversion.group_to_v1alpha2(newer)
             obj.spec, obj.metadata.annotations = gated.spec, gated.metadata.annotations
         apply_gates(obj.spec, old.spec if old is not None else None, gates)
-        if old is None and WORKLOAD_PREEMPTION in gates and obj.spec.disruption_mode is None:
-            obj.spec.disruption_mode = "Pod"
 
-    def spec_changed(self, obj: scheduling_v1alpha2.PodGroup, old: scheduling_v1alpha2.PodGroup) -> bool:
-        return obj.spec != old.spec or conversion.kept(obj) != conversion.kept(old)
+    def default(self, obj: scheduling_v1alpha2.PodGroup) -> None:
+        if obj.spec.disruption_mode is None:
+            obj.spec.disruption_mode = DISRUPTION_MODES[0]
 
     def validate(self, obj: scheduling_v1alpha2.PodGroup) -> list[FieldError]:
+        return _kept_errors(obj) if conversion.has_kept(obj.metadata) else []
+
+    def validate_create(self, obj: scheduling_v1alpha2.PodGroup) -> list[FieldError]:
         errors: list[FieldError] = []
-        check_policy(errors, "spec.schedulingPolicy", obj.spec.scheduling_policy)
-        check_gated(errors, "spec", obj.spec)
-        if conversion.has_kept(obj.metadata):
-            errors += _kept_errors(obj)
+        check_pod_group(errors, obj.spec, None)
         return errors
 
     def validate_update(self, obj: scheduling_v1alpha2.PodGroup, old: scheduling_v1alpha2.PodGroup) -> list[FieldError]:
         errors: list[FieldError] = []
-        check_unchanged(errors, "spec", obj.spec, old.spec)
+        check_pod_group(errors, obj.spec, old.spec)
         check_unchanged(errors, conversion.KEPT_PATH, conversion.kept(obj), conversion.kept(old))
         return errors
 

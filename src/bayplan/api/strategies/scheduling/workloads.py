@@ -10,13 +10,13 @@ from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import scheduling_v1alpha2
 from bayplan.api.validation.fields import check_unchanged
 from bayplan.api.validation.newer_pod_groups import check_workload, gate_workload
-from bayplan.api.validation.pod_groups import apply_gates, check_templates
+from bayplan.api.validation.pod_groups import apply_gates
+from bayplan.api.validation.pod_groups import check_workload as check_templates
 
 
 class WorkloadStrategy(Strategy):
     """Rules of workloads: templates never change."""
 
-    counts_generation = True
     has_gated_fields = True
     checks_served_version = True
 
@@ -32,19 +32,18 @@ class WorkloadStrategy(Strategy):
         for template in obj.spec.pod_group_templates:
             apply_gates(template, before.get(template.name), gates)
 
-    def spec_changed(self, obj: scheduling_v1alpha2.Workload, old: scheduling_v1alpha2.Workload) -> bool:
-        return obj.spec != old.spec or conversion.kept(obj) != conversion.kept(old)
-
     def validate(self, obj: scheduling_v1alpha2.Workload) -> list[FieldError]:
+        return _kept_errors(obj) if conversion.has_kept(obj.metadata) else []
+
+    def validate_create(self, obj: scheduling_v1alpha2.Workload) -> list[FieldError]:
         errors: list[FieldError] = []
-        if conversion.has_kept(obj.metadata):
-            return _kept_errors(obj)
-        check_templates(errors, "spec.podGroupTemplates", obj.spec.pod_group_templates)
+        if not conversion.has_kept(obj.metadata):
+            check_templates(errors, obj.spec, None)
         return errors
 
     def validate_update(self, obj: scheduling_v1alpha2.Workload, old: scheduling_v1alpha2.Workload) -> list[FieldError]:
         errors: list[FieldError] = []
-        check_unchanged(errors, "spec.podGroupTemplates", obj.spec.pod_group_templates, old.spec.pod_group_templates)
+        check_templates(errors, obj.spec, old.spec)
         check_unchanged(errors, conversion.KEPT_PATH, conversion.kept(obj), conversion.kept(old))
         return errors
 
