@@ -49,6 +49,7 @@ from bayplan.controllers.volumes.attach_detach import AttachDetachController
 from bayplan.controllers.volumes.ephemeral_volume import EphemeralVolumeController
 from bayplan.controllers.volumes.resource_claim import ResourceClaimController
 from bayplan.controllers.volumes.volume_binder import PersistentVolumeBinder
+from bayplan.controllers.volumes.volume_expander import VolumeExpander
 from bayplan.controllers.volumes.volume_protection import (
     AttributesClassProtectionController,
     ClaimProtectionController,
@@ -103,6 +104,7 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     AffinityEvictionController,
     PodGarbageCollector,
     PersistentVolumeBinder,
+    VolumeExpander,
     EphemeralVolumeController,
     AttachDetachController,
     ResourceClaimController,

@@ -151,6 +151,30 @@ def test_a_claim_grows_where_its_class_allows_it() -> None:
     live(scenario)
 
 
+def test_who_expands_a_volume_is_somebody_outside() -> None:
+    async def scenario(cluster: LiveCluster) -> None:
+        provisioner = "kubernetes.io/no-provisioner"
+        await cluster.client.create(
+            make(storage_v1.StorageClass, "manual", "", provisioner=provisioner, allowVolumeExpansion=True)
+        )
+        await cluster.client.create(volume("only", "1Gi"))
+        await cluster.client.create(claim("data", storageClassName="manual"))
+        await cluster.eventually(lambda: claim_is(cluster, "data", "Bound", "only"))
+        patch = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+        await cluster.client.patch(core_v1.PersistentVolumeClaim, "data", "default", patch)
+
+        async def told() -> bool:
+            events = (await cluster.client.list(core_v1.Event, "default")).items
+            found = [one for one in events if one.reason == "ExternalExpanding"]
+            return [(one.type, one.source.component, one.message) for one in found] == [
+                ("Normal", "volume_expand", "waiting for an external controller to expand this PVC")
+            ]
+
+        assert await cluster.eventually(told)
+
+    live(scenario)
+
+
 def test_a_claim_whose_volume_is_gone_is_lost() -> None:
     async def scenario(cluster: LiveCluster) -> None:
         await cluster.client.create(volume("only", "1Gi"))
