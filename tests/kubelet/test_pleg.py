@@ -16,6 +16,9 @@ from bayplan.kubelet.runtime.types import (
     ContainerEventType,
     ContainerStatus,
     Sandbox,
+    SandboxConfig,
+    SandboxState,
+    SandboxStatus,
 )
 from bayplan.support.blocking import at_once
 from bayplan.support.clock import LoopClock
@@ -112,3 +115,29 @@ def test_what_happened_before_the_last_read_is_not_read_again() -> None:
         await clock.sleep(2)
 
     assert [uid for _, uid in watching(case).reads] == ["a", "a"]
+
+
+class Counting(SimulatedRuntime):
+    """A runtime that counts how often sandboxes are asked about."""
+
+    asked = 0
+
+    async def sandbox_status(self, sandbox_id: str) -> SandboxStatus:
+        self.asked += 1
+        return await super().sandbox_status(sandbox_id)
+
+
+def test_a_sandbox_is_asked_about_again_when_it_is_not_ready_any_more() -> None:
+    async def main() -> tuple[int, int, list[SandboxState]]:
+        clock = LoopClock(_NOW)
+        runtime = Counting(clock, SeededRandomness(1))
+        reader = PodStateReader(runtime, clock, _explain, ContainerStarts(at_once))
+        sandbox_id = await runtime.run_sandbox(SandboxConfig("web", "default", "uid", 0, "web", "/logs"))
+        states = [await reader.read("uid"), await reader.read("uid")]
+        while_ready = runtime.asked
+        await runtime.stop_sandbox(sandbox_id)
+        states.append(await reader.read("uid"))
+        return while_ready, runtime.asked, [each.sandboxes[0].sandbox.state for each in states]
+
+    ready = SandboxState.READY
+    assert run(main()) == (1, 2, [ready, ready, SandboxState.NOT_READY])

@@ -184,7 +184,7 @@ class PodLifecycleEvents:
             if uid in self._unread or self._states_of(uid) != (found[uid].states() if uid in found else {})
         ]
         await asyncio.gather(*(self._look_at(uid, found.get(uid), seen_at) for uid in changed))
-        self._reader.forget_all_but({each.id for each in containers})
+        self._reader.forget_all_but({each.id for each in containers}, {each.id for each in sandboxes})
         self._looked_at = {uid: at for uid, at in self._looked_at.items() if uid in self._seen or at > seen_at}
         self._states.listed(seen_at)
         self.on_relist(self._clock.monotonic() - seen_at)

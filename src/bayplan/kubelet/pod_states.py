@@ -10,7 +10,14 @@ from bayplan.kubelet.container_starts import ContainerStarts
 from bayplan.kubelet.core.pod_state import PodState, pod_state
 from bayplan.kubelet.runtime.errors import NotFoundError
 from bayplan.kubelet.runtime.interface import Runtime
-from bayplan.kubelet.runtime.types import Container, ContainerState, ContainerStatus, Sandbox, SandboxStatus
+from bayplan.kubelet.runtime.types import (
+    Container,
+    ContainerState,
+    ContainerStatus,
+    Sandbox,
+    SandboxState,
+    SandboxStatus,
+)
 from bayplan.support.clock import Clock
 
 Explain = Callable[[ContainerStatus], Awaitable[ContainerStatus]]
@@ -18,7 +25,7 @@ Explain = Callable[[ContainerStatus], Awaitable[ContainerStatus]]
 
 
 class PodStateReader:
-    """Asks the runtime about pods. What has ended is asked about once: it does not change any more."""
+    """Asks the runtime about pods. What has ended is asked about once: it does not change any more. Nor does a sandbox, as long as lists show it ready."""
 
     def __init__(self, runtime: Runtime, clock: Clock, explain: Explain, starts: ContainerStarts) -> None:
         self._runtime = runtime
@@ -26,6 +33,8 @@ class PodStateReader:
         self._explain = explain
         self._starts = starts
         self._ended: dict[str, ContainerStatus] = {}
+        self._ready: dict[str, SandboxStatus] = {}
+        """Sandboxes that were ready when they were asked about, and have addresses."""
 
     async def read(self, uid: str) -> PodState:
         """What the runtime has of one pod now. Raises RuntimeRequestError."""
@@ -53,10 +62,17 @@ class PodStateReader:
         )
 
     async def _sandbox(self, sandbox: Sandbox) -> SandboxStatus | None:
+        known = self._ready.get(sandbox.id)
+        if known is not None and sandbox.state is SandboxState.READY:
+            return known
+        self._ready.pop(sandbox.id, None)
         try:
-            return await self._runtime.sandbox_status(sandbox.id)
+            status = await self._runtime.sandbox_status(sandbox.id)
         except NotFoundError:
             return None
+        if status.ips and status.sandbox.state is SandboxState.READY:
+            self._ready[sandbox.id] = status
+        return status
 
     async def _container(self, container: Container) -> ContainerStatus | None:
         known = self._ended.get(container.id)
@@ -73,10 +89,12 @@ class PodStateReader:
             status = self._ended[container.id] = await self._explain(status)
         return status
 
-    def forget_all_but(self, container_ids: set[str]) -> None:
-        """Forget containers that do not exist any more."""
+    def forget_all_but(self, container_ids: set[str], sandbox_ids: set[str]) -> None:
+        """Forget containers and sandboxes that do not exist any more."""
         for container_id in self._ended.keys() - container_ids:
             del self._ended[container_id]
+        for sandbox_id in self._ready.keys() - sandbox_ids:
+            del self._ready[sandbox_id]
 
 
 class PodStates:

@@ -166,7 +166,7 @@ class StatsCollector:
         usage = self._meter.last
         disks = usage.pods.get(uid) if usage is not None else None
         path = self._cgroups.path(uid) if self._cgroups is not None else ""
-        own = self._own(uid) if path else CgroupUsage()
+        own = self._own(path) if path else CgroupUsage()
         state = self._state_of(uid)
         containers = tuple(each for one in stats if (each := self._container(one, state, disks, path)) is not None)
         start = pod.status.start_time or pod.metadata.creation_timestamp
@@ -177,17 +177,17 @@ class StatsCollector:
             started_at=parse_rfc3339(start) if start else self._started_at,
             sample=self._sample(uid, own) if path else _together(self._clock.now(), containers),
             containers=containers,
-            interfaces=self._pod_interfaces(pod) if path else (),
+            interfaces=self._pod_interfaces(pod, path) if path else (),
             volumes=self._volumes(pod),
             ephemeral=disks.disk(roots=True, logs=True, volumes=True) if disks is not None else None,
             processes=own.processes,
             cgroup=path,
         )
 
-    def _own(self, uid: str) -> CgroupUsage:
+    def _own(self, path: str) -> CgroupUsage:
         assert self._cgroups is not None
         try:
-            return self._cgroups.usage(uid)
+            return self._cgroups.usage_at(path)
         except CgroupError:
             return CgroupUsage()  # the pod has just gone
 
@@ -232,11 +232,11 @@ class StatsCollector:
     def _pressures(self, cgroup: str) -> Pressures:
         return self._cgroups.container_pressures(cgroup) if self._cgroups is not None and cgroup else NO_PRESSURES
 
-    def _pod_interfaces(self, pod: core_v1.Pod) -> tuple[Interface, ...]:
+    def _pod_interfaces(self, pod: core_v1.Pod, path: str) -> tuple[Interface, ...]:
         """Those of the network that a process of the pod is in; none for pods in the node's own."""
         if pod.spec.host_network or self._cgroups is None:
             return ()
-        pid = self._cgroups.any_pid(pod.metadata.uid)
+        pid = self._cgroups.any_pid_at(path)
         return _interfaces(str(pid)) if pid is not None else ()
 
     def _volumes(self, pod: core_v1.Pod) -> tuple[VolumeSample, ...]:

@@ -71,6 +71,9 @@ class Mounter(Protocol):
     def list(self, top: Path | None = None) -> Sequence[MountPoint]:
         """All mounts, or those at a directory and below it, in the order in which they were made; of several at one path the last is seen."""
 
+    def is_mounted(self, target: Path) -> bool:
+        """Whether something is mounted at a directory of this machine's own file systems, where a server that is gone cannot hold up the answer."""
+
     async def mount(self, source: str, target: Path, kind: str, options: Sequence[str] = ()) -> None:
         """Mount a file system. Raises MountError."""
 
@@ -211,6 +214,16 @@ class SystemMounter:
         """See Mounter. No path is looked at, as that may take for ever where a server of files is gone."""
         text = MOUNT_INFO.read_text(errors="surrogateescape")
         return parse_mount_info(text) if top is None else mount_info_below(text, top)
+
+    def is_mounted(self, target: Path) -> bool:
+        """See Mounter. Only a mount of the file system that its parent is in, such as a bind mount, needs a look at the list, which has a line for each mount of
+        all pods."""
+        try:
+            if target.lstat().st_dev != target.parent.lstat().st_dev:
+                return True
+        except FileNotFoundError:
+            return False
+        return mount_at(self.list(target), target) is not None
 
     async def mount(self, source: str, target: Path, kind: str, options: Sequence[str] = ()) -> None:
         """See Mounter."""

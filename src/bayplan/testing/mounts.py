@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bayplan.support.mounts import MountError, MountPoint
+from bayplan.support.mounts import MountError, MountPoint, mount_at
 
 
 class RememberedMounts:
@@ -21,6 +21,10 @@ class RememberedMounts:
     def list(self, top: Path | None = None) -> Sequence[MountPoint]:
         """See Mounter."""
         return tuple(each for each in self.mounted if top is None or each.is_below(top))
+
+    def is_mounted(self, target: Path) -> bool:
+        """See Mounter."""
+        return mount_at(self.mounted, target) is not None
 
     async def mount(self, source: str, target: Path, kind: str, options: Sequence[str] = ()) -> None:
         """See Mounter."""

@@ -57,3 +57,11 @@ def test_usage_is_read(tmp_path: Path) -> None:
     assert it.usage("/a") == CgroupUsage(77, 1000, 750, 400, 0, 7, 2, 3)
     (tmp_path / "memory/a/memory.limit_in_bytes").write_text("2000\n")
     assert it.usage("/a").memory_limit == 2000
+
+
+def test_the_first_cgroup_is_found_that_any_hierarchy_has(tmp_path: Path) -> None:
+    it = tree(tmp_path)
+    (tmp_path / "pids/b").mkdir()
+    assert it.first_found(["/none", "/b"]) == "/b"
+    assert it.first_found(["/none", "/a", "/b"]) == "/a"
+    assert it.first_found(["/none"]) == ""

@@ -221,6 +221,13 @@ async def failures_have_a_text(top: Path) -> None:
         path.mkdir()
         await mounter.mount("tmpfs", path, kind)
     assert len(mounts_below(mounter.list(), top)) == 2
+    assert mounter.is_mounted(top / "a b\\c" / "deep")
+    (top / "plain").mkdir()
+    assert not mounter.is_mounted(top / "plain")
+    assert not mounter.is_mounted(top / "missing")
+    await mounter.bind(str(top / "plain"), top / "plain")
+    assert mounter.is_mounted(top / "plain")
+    await mounter.unmount(top / "plain")
     await unmount_tree(mounter, top / "a b\\c")
     assert mounts_below(mounter.list(), top) == []
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from bayplan.api.types import networking_v1
+from bayplan.network.policy.objects import pod_entry, policy_entry
 from tests.network.policy import objects as make
 from tests.network.policy.interpreter import Connection
 from tests.network.policy.objects import apps, from_pods
@@ -71,3 +72,17 @@ def test_addresses_are_free_again_when_no_isolated_pod_starts(end: Callable[[Nod
     end(node)
     node.sync()
     assert node.passes(Connection("10.2.0.4", UNKNOWN, port=80))
+
+
+def test_the_kernel_learns_of_pods_at_once_only_while_there_are_policies() -> None:
+    node = nodes_with()[0]
+    entry, other = (pod_entry(make.pod(name, UNKNOWN), "here") for name in ("a", "b"))
+    policy = policy_entry(make.policy("p", ingress=[]))
+    assert entry is not None
+    assert other is not None
+    assert policy is not None
+    assert not node.state.put_pod(entry)
+    assert node.state.put_policy(policy)
+    assert node.state.put_pod(other)
+    assert node.state.remove_policy(policy.namespace, "p")
+    assert not node.state.remove_pod(other.namespace, "b")

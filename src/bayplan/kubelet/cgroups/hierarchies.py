@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -154,9 +154,10 @@ class Hierarchies:
                 names |= {entry.name for entry in os.scandir(_below(root, path)) if entry.is_dir(follow_symlinks=False)}
         return sorted(names)
 
-    def is_anywhere(self, path: str) -> bool:
-        """Whether a cgroup is there in any hierarchy."""
-        return any(_below(root, path).is_dir() for root in self._roots)
+    def first_found(self, paths: Sequence[str]) -> str:
+        """The first of these cgroups that is there; empty if none is. All are looked for in one hierarchy before the next, of which version 1 has a dozen."""
+        found = (path for root in self._roots for path in paths if os.path.isdir(_below(root, path)))
+        return next(found, "")
 
     def any_pid(self, path: str) -> int | None:
         """A process of a cgroup, or of one below it; None if there is none."""

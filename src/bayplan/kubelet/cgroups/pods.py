@@ -179,21 +179,26 @@ class PodCgroups:
     def any_pid(self, uid: str) -> int | None:
         """A process of a pod; None for a pod without any."""
         path = self.path(uid)
-        return self._hierarchies.any_pid(path) if path else None
+        return self.any_pid_at(path) if path else None
+
+    def any_pid_at(self, path: str) -> int | None:
+        """As `any_pid`, where the pod's cgroup is known."""
+        return self._hierarchies.any_pid(path)
 
     def path(self, uid: str) -> str:
         """Where a pod's cgroup is below the mount points; empty for a pod without one."""
-        for kind in _CLASSES:
-            path = path_of(pod_name(self._settings.root, kind, uid), self._settings.driver)
-            if self._hierarchies.is_anywhere(path):
-                return path
-        return ""
+        paths = [path_of(pod_name(self._settings.root, kind, uid), self._settings.driver) for kind in _CLASSES]
+        return self._hierarchies.first_found(paths)
 
     def usage(self, uid: str) -> CgroupUsage:
         """What a pod uses. Raises CgroupError if it has no cgroup."""
         path = self.path(uid)
         if not path:
             raise CgroupError(f"pod {uid} has no cgroup")
+        return self.usage_at(path)
+
+    def usage_at(self, path: str) -> CgroupUsage:
+        """As `usage`, where the pod's cgroup is known. Raises CgroupError if it is not there any more."""
         return self._hierarchies.usage(path)
 
     def container_pressures(self, path: str) -> Pressures:

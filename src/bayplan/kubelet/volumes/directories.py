@@ -51,7 +51,7 @@ def memory_size(pod: core_v1.Pod, allocatable: Mapping[str, str | int | float], 
 async def make_memory_directory(host: VolumeHost, directory: Path, size: int) -> None:
     """Mount a file system in memory, unless that is done. size: bytes, 0 for the kernel's default. Raises MountError, OSError."""
     is_new = await host.blocking(lambda: make_directory(directory))
-    if not is_new and mount_at(host.mounter.list(directory), directory) is not None:
+    if not is_new and host.mounter.is_mounted(directory):
         return
     options = [f"size={size}"] if size > 0 else []
     if _can_forbid_swap():

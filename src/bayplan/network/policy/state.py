@@ -16,7 +16,8 @@ from bayplan.network.policy.table import Table
 
 
 class PolicyState:
-    """What is known of the cluster. Methods that take a change return whether it may change a table."""
+    """What is known of the cluster. Methods that take a change return whether the kernel has to learn of it now: without policies no rule looks at pods, so
+    that those which come and go are in the transaction that brings the first policy, or in the next of any other cause."""
 
     def __init__(self, families: Iterable[Family]) -> None:
         self._namespaces: dict[str, Mapping[str, str]] = {}
@@ -143,7 +144,7 @@ class PolicyState:
                     self._starting[key] = new
         for family in self._families:
             family.replace_pod(old, new)
-        return True
+        return any(self._policies.values())
 
     def _replace_policy(self, namespace: str, key: str, new: PolicyEntry | None) -> bool:
         policies = self._policies.setdefault(namespace, {})
