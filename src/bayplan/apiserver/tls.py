@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from bayplan.apiserver.certificates import KeyPair
 from bayplan.support.private_files import temporary_private_file
-from bayplan.support.trust import trust
+from bayplan.support.trust import ask_for_client_certificates, trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def tls_context(
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     _load(context, server)
     if client_ca is not None:
-        context.verify_mode = ssl.CERT_OPTIONAL
+        ask_for_client_certificates(context)
         trust(context, client_ca.decode())
     if protocols:
         context.set_alpn_protocols(list(protocols))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,25 @@ from bayplan.client.transport import Decode, RawWatch, Transport, decode_event, 
 
 _CHUNK = 1 << 20
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=10)
+
+
+_ALERT = re.compile(r"\[SSL: (?:TLSV1|TLSV13|SSLV3)_ALERT_(\w+)\]")
+_ALERTS = {
+    "UNKNOWN_CA": "it does not know who signed the client certificate",
+    "BAD_CERTIFICATE": "it does not take the client certificate",
+    "CERTIFICATE_EXPIRED": "the client certificate has expired",
+    "CERTIFICATE_REQUIRED": "it wants a client certificate",
+}
+
+
+def reason_of(error: Exception) -> str:
+    """Why a request got no answer; an alert of TLS in words."""
+    text = str(error) or type(error).__name__
+    alert = _ALERT.search(text)
+    if alert is None:
+        return text
+    name = alert.group(1)
+    return f"the server refuses the TLS connection: {_ALERTS.get(name, name.lower().replace('_', ' '))}"
 
 
 class HttpTransport(Transport):
@@ -82,7 +102,7 @@ class HttpTransport(Transport):
                 data = await response.read()
                 code = response.status
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise TransportError(f"{method} {self._base}{path}: {error or type(error).__name__}") from error
+            raise TransportError(f"{method} {self._base}{path}: {reason_of(error)}") from error
         if code >= 300:
             self._note_refusal(code, headers)
             raise ApiError(status_of(code, data))
@@ -98,7 +118,7 @@ class HttpTransport(Transport):
         try:
             response = await self._session.get(self._url(path, query), headers=headers, **self._options)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise TransportError(f"watch {self._base}{path}: {error or type(error).__name__}") from error
+            raise TransportError(f"watch {self._base}{path}: {reason_of(error)}") from error
         if response.status >= 300:
             data = await response.read()
             self._note_refusal(response.status, headers)
@@ -119,7 +139,7 @@ class HttpTransport(Transport):
             self._note_refusal(error.status, headers)
             raise ApiError(await self._refusal(path, query, error.status)) from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise TransportError(f"connect {self._base}{path}: {error or type(error).__name__}") from error
+            raise TransportError(f"connect {self._base}{path}: {reason_of(error)}") from error
         return socket
 
     async def _refusal(self, path: str, query: Sequence[tuple[str, str]], code: int) -> meta_v1.Status:
@@ -168,7 +188,7 @@ class _HttpWatch:
                 chunk = await self._response.content.readany()
             except (aiohttp.ClientError, OSError, asyncio.IncompleteReadError) as error:
                 self.close()
-                raise TransportError(f"watch {self._response.url.path}: {error or type(error).__name__}") from error
+                raise TransportError(f"watch {self._response.url.path}: {reason_of(error)}") from error
             if not chunk:
                 break
             *lines, self._rest = (self._rest + chunk).split(b"\n")

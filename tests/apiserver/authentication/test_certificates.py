@@ -21,6 +21,9 @@ from bayplan.apiserver.http.server import HttpServer
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.tls import tls_context
 from bayplan.client import Client
+from bayplan.client.credentials import Credentials
+from bayplan.client.errors import TransportError
+from bayplan.client.http import HttpTransport
 from tests.apiserver.authorization.roles import BY_ROLES, CAROL, cluster_binding, cluster_role, rule, run, subject
 from tests.apiserver.serving import client_of, opened
 
@@ -53,6 +56,33 @@ def test_a_client_certificate_says_who_one_is(tmp_path: Path) -> None:
             assert (user["username"], user["groups"]) == ("dora", ["system:masters", "system:authenticated"])
             (credential,) = user["extra"]["authentication.kubernetes.io/credential-id"]
             assert credential.startswith("X509SHA256=")
+
+    asyncio.run(case())
+
+
+async def _unanswered(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+def test_a_client_is_told_that_nobody_knows_who_signed_its_certificate(tmp_path: Path) -> None:
+    async def case() -> None:
+        authority, other = make_authority(0.0), make_authority(0.0)
+        pair, foreign = sign(authority, 0.0, "server", hosts=("127.0.0.1",)), sign(other, 0.0, "dora")
+        context = tls_context(pair, authority.certificate)
+        server = await asyncio.start_server(_unanswered, "127.0.0.1", 0, ssl=context)
+        port = server.sockets[0].getsockname()[1]
+        (tmp_path / "pair").write_bytes(foreign.certificate + b"\n" + foreign.key)
+        trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
+        trust.load_cert_chain(tmp_path / "pair")
+        transport = HttpTransport(Credentials(f"https://127.0.0.1:{port}", trust))
+        try:
+            for _ in range(2):
+                with pytest.raises(TransportError, match="does not know who signed the client certificate"):
+                    await transport.request("GET", "/api", {})
+        finally:
+            await transport.close()
+            server.close()
 
     asyncio.run(case())
 

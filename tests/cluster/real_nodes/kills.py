@@ -18,10 +18,12 @@ import functools
 import os
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,7 +36,7 @@ from bayplan.cluster.real_nodes.settings import NodePlace, RealNodeSettings
 from bayplan.support.process_ids import read_pid_file
 from tests.cgroups import cgroups_with
 from tests.cluster.real_nodes.images import give_image
-from tests.integration.conftest import start
+from tests.integration.conftest import BAYPLAN
 from tests.kubelet.runtime.real_containerd import BUSYBOX
 from tests.kubelet.waiting import eventually
 
@@ -47,6 +49,8 @@ ENDS_BETWEEN = 5
 """Containers that end properly between two kills: on a busy machine starts would otherwise be killed before any is done."""
 _LONGEST_PAUSE = 60.0
 """Seconds after which the next kill comes although fewer have ended."""
+_LAST_LINES = 200
+"""Lines of the cluster's log that are shown when something is wrong."""
 VICTIMS = ("kubelet", "containerd")
 LOST = ("StartError", "Unknown", "ContainerStatusUnknown")
 """Reasons of ends that nobody has seen."""
@@ -64,9 +68,13 @@ class Tally:
     """Pod -> every (code, reason) that its status has had, one after the other."""
     kills: Counter[str] = field(default_factory=Counter)
     gone: set[str] = field(default_factory=set)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set, and replaced by another one, with each change of a pod."""
 
     def see(self, kind: str, pod: core_v1.Pod) -> None:
         """A pod has changed."""
+        self.changed.set()
+        self.changed = asyncio.Event()
         name = pod.metadata.name
         if kind == "DELETED":
             self.gone.add(name)
@@ -85,6 +93,15 @@ class Tally:
     def has_ended(self, count: int) -> bool:
         """Whether so many were."""
         return self.ended >= count
+
+    async def until(self, condition: Callable[[], bool], what: str, seconds: float = _LIMIT) -> None:
+        """Return when a condition about what is known holds. Fails after `seconds`."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not condition():
+                    await self.changed.wait()
+        except TimeoutError:
+            raise AssertionError(f"after {seconds:g} s there is still not: {what}") from None
 
     def lost(self) -> Counter[str]:
         """How many containers a kill kept from being seen to their end, by what their status says."""
@@ -125,7 +142,7 @@ async def kill_now_and_then(
         enough = tally.ended + ENDS_BETWEEN
         await asyncio.sleep(chance.uniform(*seconds))
         with contextlib.suppress(AssertionError):
-            await eventually(functools.partial(tally.has_ended, enough), "ends between two kills", _LONGEST_PAUSE)
+            await tally.until(functools.partial(tally.has_ended, enough), "ends between two kills", _LONGEST_PAUSE)
         victim = chance.choice(VICTIMS)
         found = read_pid_file(place.state / f"{victim}.pid")
         if found is not None:
@@ -135,9 +152,12 @@ async def kill_now_and_then(
 
 
 async def follow(client: Client, tally: Tally) -> None:
-    """Note what the API says of the pods, until cancelled."""
-    async for event in await client.watch(core_v1.Pod, _NAMESPACE):
-        tally.see(event.type, event.object)
+    """Note what the API says of the pods, until cancelled; a watch that ends is taken up where it ended."""
+    version = ""
+    while True:
+        async for event in await client.watch(core_v1.Pod, _NAMESPACE, resource_version=version):
+            tally.see(event.type, event.object)
+            version = event.object.metadata.resource_version
 
 
 async def run_all(
@@ -152,9 +172,9 @@ async def run_all(
         async with room:
             tally.wanted[name] = code
             await client.create(a_pod(name, place.name, shared, seconds, code))
-            await eventually(lambda: name in tally.told, f"the end of {name}", _LIMIT)
+            await tally.until(lambda: name in tally.told, f"the end of {name}")
             await client.delete(core_v1.Pod, name, _NAMESPACE)
-            await eventually(lambda: name in tally.gone, f"{name} gone", _LIMIT)
+            await tally.until(lambda: name in tally.gone, f"{name} gone")
 
     await asyncio.gather(*(one(number) for number in range(count)))
 
@@ -209,23 +229,25 @@ def run(directory: Path, count: int, seed: int, seconds: tuple[float, float] = (
     place = RealNodeSettings(1, directory / "data" / "real-nodes").nodes()[0]
     shared = directory / "shared"
     shared.mkdir()
-    process = start(
-        "--data-dir",
-        str(directory / "data"),
-        "--nodes",
-        "0",
-        "--real-nodes",
-        "1",
-        "--no-real-node-outbound",
-        "--port",
-        "0",
-    )
-    try:
-        give_image(place)
-        return asyncio.run(play(directory / "data" / "kubeconfig", place, shared, count, seed, seconds))
-    finally:
-        process.terminate()
-        assert process.wait(60) == 0
+    data = str(directory / "data")
+    options = ("--data-dir", data, "--nodes", "0", "--real-nodes", "1", "--no-real-node-outbound", "--port", "0")
+    # A file, since nobody would read a pipe, and a full one would stop the cluster.
+    with (directory / "up.log").open("w+b") as log:
+        process = subprocess.Popen([BAYPLAN, "up", *options], stdout=log, stderr=subprocess.STDOUT)
+        try:
+            asyncio.run(eventually(functools.partial(_is_up, Path(log.name)), "the cluster is up", 60))
+            give_image(place)
+            return asyncio.run(play(directory / "data" / "kubeconfig", place, shared, count, seed, seconds))
+        except AssertionError:
+            sys.stderr.write("".join(Path(log.name).read_text().splitlines(keepends=True)[-_LAST_LINES:]))
+            raise
+        finally:
+            process.terminate()
+            assert process.wait(60) == 0
+
+
+def _is_up(log: Path) -> bool:
+    return any(line.startswith("ready") for line in log.read_text().splitlines())
 
 
 def main() -> int:

@@ -140,3 +140,23 @@ def test_a_program_says_why_it_does_not_run(tmp_path: Path) -> None:
         await running
 
     asyncio.run(steps())
+
+
+@pytest.mark.parametrize(("command", "last"), [("exit 1", 60.0), ("kill -9 $$", 5.0)], ids=["fails", "is killed"])
+def test_what_fails_each_time_waits_longer_than_what_is_killed(tmp_path: Path, command: str, last: float) -> None:
+    class Hurried(SystemClock):
+        """A clock for which no time passes while others sleep."""
+
+        async def sleep(self, seconds: float) -> None:
+            delays.append(seconds)
+            if len(delays) == 9:
+                await it.stop(1)
+
+    async def steps() -> None:
+        await asyncio.wait_for(it.run(), 20)
+
+    delays: list[float] = []
+    it = SupervisedProcess("it", ("sh", "-c", command), tmp_path / "log", tmp_path / "it.pid", Hurried())
+    asyncio.run(steps())
+    assert delays[:4] == [0.5, 1.0, 2.0, 4.0]
+    assert delays[-1] == last

@@ -18,7 +18,7 @@ from bayplan.cluster.real_nodes.containerd import ContainerdSettings, containerd
 from bayplan.cluster.real_nodes.kubelet_files import ApiAccess, kubelet_command, write_files
 from bayplan.cluster.real_nodes.leftovers import mounts_below
 from bayplan.cluster.real_nodes.network import inside, masquerading, overlapping
-from bayplan.cluster.real_nodes.requirements import missing
+from bayplan.cluster.real_nodes.requirements import check_port, missing
 from bayplan.cluster.real_nodes.settings import HOST, RealNodeSettings
 from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.configuration import from_tree
@@ -193,6 +193,14 @@ def test_kubelet_is_told_all_it_needs(tmp_path: Path) -> None:
     assert f"--node-ip={place.address}" in command
     assert "--hostname-override=real-1" in command
     assert not any("node-ip" in word for word in kubelet_command(settings(tmp_path, count=1, mode=HOST).nodes()[0]))
+
+
+def test_a_machine_that_is_a_node_must_have_the_port_of_kubelets_free(tmp_path: Path) -> None:
+    host = settings(tmp_path, count=1, mode=HOST)
+    with pytest.raises(RealNodeError, match=r"port 10250 .* is taken by process 812 \(kubelet\): end that"):
+        check_port(host, lambda _: "process 812 (kubelet)")
+    check_port(host, lambda _: "")
+    check_port(settings(tmp_path, count=1), lambda _: "process 812 (kubelet)")
 
 
 def test_innermost_and_latest_mounts_come_first() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
@@ -140,7 +140,8 @@ class Served:
     reviewer: Reviewer
     pods: ServedPods
     logs: list[tuple[str, LogOptions]]
-    problem: list[str] = field(default_factory=list)
+    problem: list[str]
+    server: KubeletServer
 
     def tls(self, user: str = "", *groups: str, authority: KeyPair | None = None) -> ssl.SSLContext:
         """Of a client that trusts the server, with a certificate of a user if one is named."""
@@ -206,7 +207,7 @@ async def served(directory: Path, configuration: Mapping[str, object] | None = N
     try:
         port = await server.start("127.0.0.1", 0, tls)
         health = await server.start_health("127.0.0.1", 0)
-        yield Served(port, health, authority, directory, runtime, reviewer, pods, logs, problem)
+        yield Served(port, health, authority, directory, runtime, reviewer, pods, logs, problem, server)
     finally:
         await server.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -105,6 +106,16 @@ def test_what_the_configuration_disables_is_not_served(
     async def steps() -> None:
         async with served(tmp_path, configuration) as server:
             assert await server.ask(path) == expected
+
+    asyncio.run(steps())
+
+
+def test_a_port_that_is_taken_is_told_with_the_process_that_has_it(tmp_path: Path) -> None:
+    async def steps() -> None:
+        async with served(tmp_path) as server:
+            port = server.health_port
+            with pytest.raises(OSError, match=rf"port {port} is taken by process {os.getpid()} "):
+                await server.server.start_health("127.0.0.1", port)
 
     asyncio.run(steps())
 

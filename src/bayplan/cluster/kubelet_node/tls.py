@@ -30,7 +30,7 @@ from bayplan.kubelet.node.certificates import (
 )
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
-from bayplan.support.trust import trust
+from bayplan.support.trust import ask_for_client_certificates, trust
 
 
 def client_manager(
@@ -72,7 +72,7 @@ class ServerTls:
             authorities = configuration.authentication.x509.client_ca_file
             if authorities:
                 trust(self.context, Path(authorities).read_text(errors="replace"))
-                self.context.verify_mode = ssl.CERT_OPTIONAL
+                ask_for_client_certificates(self.context)
         except OSError as error:
             raise ConfigurationError(f"TLS of the kubelet's server: {certificate}, {key}: {error}") from error
 

@@ -16,6 +16,8 @@ from bayplan.support.process_ids import ProcessId, process_id, write_pid_file
 logger = logging.getLogger(__name__)
 
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 5.0
+_LONGEST_FAILURE_DELAY = 60.0
+"""Seconds before the next start of a process that ends by itself each time, as where its port is taken; the other delays are of those that were killed."""
 _HEALTHY_SECONDS = 60.0
 """A process that has run for so long is started again after the first delay."""
 _LAST_LINES = 2000
@@ -89,7 +91,7 @@ class SupervisedProcess:
                 "%s has ended (%d), it is started again in %.1f s: %s", self.name, code, delay, self.last_words()
             )
             await self._clock.sleep(delay)
-            delay = min(delay * 2, _LONGEST_DELAY)
+            delay = min(delay * 2, _LONGEST_DELAY if code < 0 else _LONGEST_FAILURE_DELAY)
             if not self._stopping.is_set():
                 self._before_restart()
 

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bayplan.cluster.errors import RealNodeError
-from bayplan.cluster.real_nodes.settings import HOST, RealNodeSettings
+from bayplan.cluster.real_nodes.settings import HOST, NAMESPACE, RealNodeSettings
 from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.cgroups.mounts import find_mounts
 from bayplan.network.settings import CNI_PLUGINS
+from bayplan.support.port_holders import holder_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,8 @@ _FOR_NAMESPACES = (Program("nsenter", "util-linux", "util-linux"), Program("unsh
 _PLUGINS = Program(
     "the CNI plugins ptp, host-local and loopback", "containernetworking-plugins", "containernetworking-plugins"
 )
+KUBELET_PORT = 10250
+"""Where kubelets listen."""
 _PACKAGES = {"grpc": "grpcio", "cri_api": "container-runtime-interface-api", "dns": "dnspython"}
 """Module -> its package on PyPI."""
 
@@ -93,3 +96,13 @@ def check(settings: RealNodeSettings, user: int) -> None:
     lines = missing(settings, user=user)
     if lines:
         raise RealNodeError("; ".join(lines))
+
+
+def check_port(settings: RealNodeSettings, holder: Callable[[int], str] = holder_of) -> None:
+    """Raises RealNodeError where the machine itself is to be the node and another kubelet, or anything else, has the port of kubelets. holder: who has a port."""
+    found = holder(KUBELET_PORT) if settings.mode == HOST else ""
+    if found:
+        raise RealNodeError(
+            f"port {KUBELET_PORT} of this machine, which its kubelet needs, is taken by {found}: end that, or give the node a network namespace of its own "
+            f"(--real-node-mode {NAMESPACE})"
+        )

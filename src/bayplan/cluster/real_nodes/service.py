@@ -20,7 +20,7 @@ from bayplan.cluster.real_nodes.network import make_bridge, set_routes
 from bayplan.cluster.real_nodes.node import RealNode
 from bayplan.cluster.real_nodes.owners import Ownership, data_lock, remove_dead_clusters
 from bayplan.cluster.real_nodes.processes import SupervisedProcess
-from bayplan.cluster.real_nodes.requirements import check, find_cni_plugins
+from bayplan.cluster.real_nodes.requirements import check, check_port, find_cni_plugins
 from bayplan.cluster.real_nodes.settings import RealNodeSettings
 from bayplan.csi_local.settings import DRIVER_NAME
 from bayplan.store.errors import StoreLocked, StoreUnavailable
@@ -63,6 +63,7 @@ class RealNodes:
         try:
             await remove_leftovers(self.settings, self._clock)
             await remove_dead_clusters(self.settings, self._clock)
+            check_port(self.settings)
             self.settings.state.mkdir(parents=True, exist_ok=True)
             self._ownership = Ownership(self.settings)
             await make_bridge(self.settings)

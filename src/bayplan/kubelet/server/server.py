@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -28,6 +29,7 @@ from bayplan.kubelet.server.options import log_options, ports, stream_options
 from bayplan.kubelet.server.streams import Streams
 from bayplan.support.clock import Clock
 from bayplan.support.configuration import to_tree
+from bayplan.support.port_holders import holder_of
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +129,13 @@ class KubeletServer:
         await runner.setup()
         self._runners.append(runner)
         site = web.TCPSite(runner, host, port, ssl_context=tls)
-        await site.start()
+        try:
+            await site.start()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            holder = holder_of(port)
+            raise OSError(error.errno, f"port {port} is taken{f' by {holder}' if holder else ''}") from error
         listening: int = runner.addresses[0][1]
         return listening
 
