@@ -6,6 +6,8 @@ import asyncio
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from bayplan.cluster.real_nodes.orphans import (
     Known,
     Remains,
     Shim,
+    end_helpers,
     namespace_files,
     orphaned_addresses,
     orphaned_namespaces,
@@ -22,6 +25,7 @@ from bayplan.cluster.real_nodes.orphans import (
     shim_id,
     shims_of,
 )
+from bayplan.cluster.real_nodes.settings import RealNodeSettings
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.types import SandboxConfig
 from bayplan.support.process_ids import ProcessId, process_id, read_pid_file
@@ -92,6 +96,39 @@ def test_the_id_of_a_shim_is_on_its_command_line() -> None:
     )
     assert shim_id(["containerd-shim-runc-v2", "-v"]) == ""
     assert shim_id(["containerd-shim-runc-v2", "-id"]) == ""
+
+
+def test_programs_that_make_pods_end_with_their_containerd(tmp_path: Path) -> None:
+    node, other = RealNodeSettings(2, tmp_path, runtime_directory=tmp_path).nodes()
+
+    def process(name: str, *words: str, network: str = "") -> subprocess.Popen[bytes]:
+        command = [name, "-c", "import time; time.sleep(60)", *words]
+        return subprocess.Popen(command, executable=sys.executable, env={**os.environ, "CNI_NETNS": network})
+
+    shim = "containerd-shim-test"
+    ended = [
+        process(shim, "-address", f"{node.state}/sock", "-id", "a", "start"),
+        process("ptp", network=f"{node.state}/netns/cni-a"),
+    ]
+    kept = [
+        process(shim, "-id", "a", "-address", f"{node.state}/sock"),
+        process(shim, "-address", f"{other.state}/sock", "-id", "b", "start"),
+        process("ptp", network=f"{other.state}/netns/cni-b"),
+    ]
+    try:
+        asyncio.run(eventually(lambda: all(_has_begun(each.pid) for each in (*ended, *kept)), "all processes"))
+        end_helpers(node)
+        assert [each.wait(10) for each in ended] == [-signal.SIGKILL] * len(ended)
+        assert [each.poll() for each in kept] == [None] * len(kept)
+    finally:
+        for each in (*ended, *kept):
+            each.kill()
+            each.wait()
+
+
+def _has_begun(pid: int) -> bool:
+    """Whether a process has its own command line already, and not that of who started it."""
+    return b"time.sleep" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 async def make_orphan(node: RealNode) -> list[Shim]:

@@ -29,7 +29,7 @@ from bayplan.cluster.real_nodes.containerd import (
 )
 from bayplan.cluster.real_nodes.kubelet_files import ApiAccess, kubelet_command, write_credentials, write_files
 from bayplan.cluster.real_nodes.network import inside, make_node_network
-from bayplan.cluster.real_nodes.orphans import Remains, read_remains, remove_orphans
+from bayplan.cluster.real_nodes.orphans import Remains, end_helpers, read_remains, remove_orphans
 from bayplan.cluster.real_nodes.processes import SupervisedProcess
 from bayplan.cluster.real_nodes.settings import NodePlace
 from bayplan.kubelet.runtime.cri import CriRuntime
@@ -67,7 +67,10 @@ class RealNode:
         self.runtime = CriRuntime(self.containerd.endpoint)
         self._cleaning: asyncio.Task[None] | None = None
         self._containerd = self._process(
-            "containerd", ("containerd", "--config", str(self.containerd.config_file)), self._containerd_ended
+            "containerd",
+            ("containerd", "--config", str(self.containerd.config_file)),
+            self._containerd_ended,
+            lambda: end_helpers(place),
         )
         self._kubelet = self._process("kubelet", kubelet_command(place))
         beside = {
@@ -85,12 +88,16 @@ class RealNode:
         return {f"{part}-{name}": lambda each=each: each.failure for part, each in parts.items()}  # type: ignore[misc]
 
     def _process(
-        self, name: str, command: tuple[str, ...], before_restart: Callable[[], None] = lambda: None
+        self,
+        name: str,
+        command: tuple[str, ...],
+        before_restart: Callable[[], None] = lambda: None,
+        after_end: Callable[[], None] = lambda: None,
     ) -> SupervisedProcess:
         place = self.place
         log, pid_file = place.directory / f"{name}.log", place.state / f"{name}.pid"
         return SupervisedProcess(
-            f"{name} of {place.name}", inside(place, command), log, pid_file, self._clock, before_restart
+            f"{name} of {place.name}", inside(place, command), log, pid_file, self._clock, before_restart, after_end
         )
 
     def _containerd_ended(self) -> None:

@@ -3,6 +3,9 @@
 A containerd that dies while it makes or removes a pod leaves a shim with the pod's processes, a pinned network namespace and an address that is taken. The next one
 reads its records, drops the files of what it cannot reach, and lets the rest be. Here that rest is found and removed, by what the next containerd lists.
 
+What it had started to make a pod with goes on for a moment: the program that starts a shim, and network plugins. These are ended at once, since what they make
+after the next containerd has been started would look like its own.
+
 Two things keep what is in the making alive: shims count only if they were started before the containerd that answers, and namespaces and addresses only if they
 were there before it was started.
 """
@@ -10,11 +13,12 @@ were there before it was started.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import os
 import signal
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,6 +142,36 @@ def shim_id(words: Sequence[str]) -> str:
     '5d0f'
     """
     return next((value for name, value in itertools.pairwise(words) if name == "-id"), "")
+
+
+def end_helpers(place: NodePlace) -> None:
+    """Kill the programs with which a containerd that has just ended was making pods: those that start shims, and network plugins."""
+    starters = [
+        each.pid for each in processes_with(("containerd-shim",), f"{place.state}/") if _starts_a_shim(each.pid)
+    ]
+    for pid in (*starters, *_network_plugins(place)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _starts_a_shim(pid: int) -> bool:
+    """Whether a process is `containerd-shim-... start`, which makes a shim of its own and ends."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().rstrip(b"\0").endswith(b"\0start")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def _network_plugins(place: NodePlace) -> Iterator[int]:
+    """Processes that make or remove a network of a pod of this node, by the variables of the Container Network Interface."""
+    begin = f"CNI_NETNS={place.state}/".encode()
+    for pid in _pids():
+        try:
+            variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            continue  # it has ended, or is not ours to look at
+        if any(each.startswith(begin) for each in variables):
+            yield pid
 
 
 async def remove_orphans(place: NodePlace, runtime: CriRuntime, remains: Remains, clock: Clock) -> None:

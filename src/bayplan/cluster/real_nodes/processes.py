@@ -43,7 +43,7 @@ def processes_with(programs: Iterable[str], argument: str) -> Iterator[ProcessId
 class SupervisedProcess:
     """A program that is to run as long as `run` does. What it prints goes to `log`; its number is in `pid_file`.
 
-    before_restart: called each time that it has ended unexpectedly, just before it is started again.
+    after_end: called each time that it has ended unexpectedly. before_restart: called after the delay that follows, just before it is started again.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class SupervisedProcess:
         pid_file: Path,
         clock: Clock,
         before_restart: Callable[[], None] = lambda: None,
+        after_end: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = name
         self.command = command
@@ -63,6 +64,7 @@ class SupervisedProcess:
         self._pid_file = pid_file
         self._clock = clock
         self._before_restart = before_restart
+        self._after_end = after_end
         self._process: asyncio.subprocess.Process | None = None
         self._stopping = asyncio.Event()
 
@@ -85,6 +87,7 @@ class SupervisedProcess:
             code = await self._run_once()
             if self._stopping.is_set():
                 return
+            self._after_end()
             if self._clock.monotonic() - started >= _HEALTHY_SECONDS:
                 delay = _FIRST_DELAY
             logger.error(
