@@ -66,8 +66,12 @@ def test_a_pod_runs_is_ready_and_goes_with_all_that_it_had() -> None:
     ],
 )
 def test_a_pod_that_does_not_run_again_ends(policy: str, behaviour: Behaviour, wanted: str) -> None:
+    ends: list[tuple[str, int]] = []
+
     async def case(played: Played) -> None:
         async with played.running():
+            assert played.kubelet is not None
+            played.kubelet.statuses.on_termination = lambda kind, ended: ends.append((kind, ended.exit_code))
             await played.create(restart_policy=policy)
             ended = await played.until(phase(wanted))
             terminated = status_of(ended).state.terminated
@@ -77,6 +81,7 @@ def test_a_pod_that_does_not_run_again_ends(policy: str, behaviour: Behaviour, w
             assert not status_of(ended).ready
             await played.clock.sleep(120)
             assert played.runs("c") == 1
+            assert ends == [("container", behaviour.exit_code)]
 
     play(case, behaviours={"c": behaviour})
 

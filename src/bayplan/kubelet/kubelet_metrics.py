@@ -70,6 +70,11 @@ class KubeletMetrics:
         self._preemptions = own.counter(
             "kubelet_preemptions", "Pods that ended for critical pods, by the resource", ("preemption_signal",)
         )
+        self._terminated = own.counter(
+            "kubelet_terminated_containers_total",
+            "Containers that have ended",
+            ("container_type", "exit_code", "reason"),
+        )
         self._shutdown_start = own.gauge(
             "kubelet_graceful_shutdown_start_time_seconds",
             "When the last graceful shutdown began, in seconds since 1970",
@@ -90,6 +95,10 @@ class KubeletMetrics:
     def preempted(self, resource: str) -> None:
         """A pod ended to make room for a critical one, which lacked a resource such as cpu."""
         self._preemptions.labels(resource).inc()
+
+    def terminated(self, container_type: str, exit_code: int, reason: str) -> None:
+        """A container has ended: container, init_container or ephemeral_container."""
+        self._terminated.labels(container_type, str(exit_code), reason).inc()
 
     def shut_down(self, start: float, end: float) -> None:
         """When the last shutdown of the node began, and when all pods had ended; 0 for not yet."""

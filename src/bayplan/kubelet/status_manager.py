@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +65,8 @@ class StatusManager:
         """Pods in whose status somebody else has written."""
         self.pod_in_api: Callable[[core_v1.Pod], core_v1.Pod | None] = lambda pod: pod
         """The pod of the API that stands for a pod: its mirror pod for a static one, None if it has none yet."""
+        self.on_termination: Callable[[str, core_v1.ContainerStateTerminated], None] = lambda kind, ended: None
+        """Called once for each end of a container: container, init_container or ephemeral_container, and how it has ended."""
 
     def get(self, uid: str) -> core_v1.PodStatus | None:
         """What was last said of a pod."""
@@ -138,6 +140,8 @@ class StatusManager:
             logger.error("status of pod %s/%s not written: %s", pod.metadata.namespace, pod.metadata.name, broken)
             return
         status = _normalized(pod, status, before, rfc3339(self._clock.now()))
+        for kind, ended in _terminations(before, status):
+            self.on_termination(kind, ended)
         if record is None:
             self._records[uid] = _Record(pod, status, finished=finished)
         else:
@@ -215,19 +219,37 @@ class StatusManager:
                 raise
 
 
+_SECTIONS = {
+    "init_container": "init_container_statuses",
+    "container": "container_statuses",
+    "ephemeral_container": "ephemeral_container_statuses",
+}
+"""What metrics call a kind of container -> its statuses."""
+
+
+def _terminations(
+    before: core_v1.PodStatus, status: core_v1.PodStatus
+) -> Iterator[tuple[str, core_v1.ContainerStateTerminated]]:
+    """What has ended that had not before."""
+    for kind, section in _SECTIONS.items():
+        ended_before = {each.name for each in getattr(before, section) if each.state.terminated is not None}
+        for each in getattr(status, section):
+            if each.state.terminated is not None and each.name not in ended_before:
+                yield kind, each.state.terminated
+
+
 def _normalized(pod: core_v1.Pod, status: core_v1.PodStatus, before: core_v1.PodStatus, now: str) -> core_v1.PodStatus:
     """A status with the times of its conditions, the start that it had, and messages that fit."""
     kept = {each.type: each for each in status.conditions if each.type not in OWN_CONDITIONS | {DISRUPTION_TARGET}}
     own = [each for each in status.conditions if each.type not in kept]
     specs = len(pod.spec.containers) + len(pod.spec.init_containers) + len(pod.spec.ephemeral_containers)
     room = MOST_MESSAGES // max(specs, 1)
-    sections = ("container_statuses", "init_container_statuses", "ephemeral_container_statuses")
     changed: core_v1.PodStatus = msgspec.structs.replace(
         status,
         conditions=(*kept.values(), *with_transition_times(own, before.conditions, now)),
         start_time=before.start_time or status.start_time or now,
         observed_generation=max(before.observed_generation, status.observed_generation),
-        **{name: tuple(_shortened(each, room) for each in getattr(status, name)) for name in sections},
+        **{name: tuple(_shortened(each, room) for each in getattr(status, name)) for name in _SECTIONS.values()},
     )
     return changed
 

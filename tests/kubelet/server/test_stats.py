@@ -148,7 +148,7 @@ def test_operations_of_the_runtime_are_counted_with_their_failures() -> None:
     run(case())
 
 
-def test_probes_and_evictions_are_counted_and_gone_pods_dropped() -> None:
+def test_probes_evictions_and_ends_are_counted_and_gone_pods_dropped() -> None:
     metrics = KubeletMetrics("n1", LoopClock(0.0))
     metrics.probed("c", "ns", "p", "u", "Liveness", Health.FAILURE)
     metrics.probed("c", "ns", "p", "u", "Liveness", Health.FAILURE)
@@ -157,4 +157,8 @@ def test_probes_and_evictions_are_counted_and_gone_pods_dropped() -> None:
     found = series(metrics.probes.render())
     assert found == {("prober_probe_total", "c", "ns", "p", "u", "Liveness", "failed"): 2}
     metrics.evicted("memory.available")
-    assert b'\nkubelet_evictions{eviction_signal="memory.available"} 1.0\n' in metrics.registry.render()
+    metrics.terminated("container", 139, "Error")
+    page = metrics.registry.render()
+    assert b'\nkubelet_evictions{eviction_signal="memory.available"} 1.0\n' in page
+    labels = b'{container_type="container",exit_code="139",reason="Error"}'
+    assert b"\nkubelet_terminated_containers_total" + labels + b" 1.0\n" in page

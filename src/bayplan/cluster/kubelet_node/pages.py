@@ -42,6 +42,9 @@ class NodePages:
         self._kubelet.syncer.on_running = self._metrics.pod_start.observe
         self._kubelet.probes.on_probed = self._probed
         self._kubelet.pods.on_preemption = self._metrics.preempted
+        self._kubelet.statuses.on_termination = lambda kind, ended: self._metrics.terminated(
+            kind, ended.exit_code, ended.reason
+        )
         evictions.on_eviction = self._metrics.evicted
         shutdown.on_times = lambda times: self._metrics.shut_down(times.start, times.end)
 
