@@ -88,43 +88,58 @@ class SortedNumbers:
 class Ranking:
     """The best rows of an array of totals. Totals below zero are those of rows that are not feasible.
 
-    `update` after every change of one entry, or `start` after a change of many. The list of the best is made when
-    single entries change; a mere choice of the first needs none.
+    `update` after every change of one entry, or `start` after a change of many. The list of many best rows is made when
+    single entries change time and again; before that, one more search through all rows costs less.
     """
 
-    __slots__ = ("_best", "_order", "_ranks", "_totals", "highest")
+    __slots__ = ("_best", "_highest", "_is_behind", "_order", "_ranks", "_searches", "_totals")
+
+    SEARCHES: Final = 3
+    """So often all rows are searched after single changes before many best rows are listed."""
+    FEW: Final = 64
+    """So many rows are listed at once."""
 
     def __init__(self, totals: Ints, order: NameOrder) -> None:
         self._ranks: Ints
         """The ranks of the best, ascending; valid while `_best` is None."""
         self._best: SortedNumbers | None
-        self.highest: int
+        self._highest: int
         self.start(totals, order)
 
     def start(self, totals: Ints, order: NameOrder) -> None:
         """Find the best among all rows. The array is looked at again later, so it must be the one that changes."""
         self._order = order
         self._totals = totals
+        self._searches = 0
+        self._search()
+
+    def _search(self) -> None:
+        totals, order = self._totals, self._order
         self._best = None
-        self.highest = int(np.maximum.reduce(totals)) if len(totals) else -1
-        if self.highest < 0:
-            self.highest = -1
+        self._is_behind = False
+        self._highest = totals.item(totals.argmax()) if len(totals) else -1
+        if self._highest < 0:
+            self._highest = -1
             self._ranks = np.zeros(0, dtype=np.int64)
             return
-        rows = (totals == self.highest).nonzero()[0]
+        rows = (totals == self._highest).nonzero()[0]
         self._ranks = rows if order.is_sorted else np.sort(order.rank_of[rows])
 
     def update(self, row: int, before: int, total: int) -> None:
         """One row's total changed."""
-        highest = self.highest
-        if before == total or (before < highest and total < highest) or (before < 0 and total < 0):
+        highest = self._highest
+        if self._is_behind or before == total or (before < highest and total < highest) or (before < 0 and total < 0):
+            return
+        best = self._best
+        if best is None and len(self._ranks) > self.FEW and self._searches < self.SEARCHES:
+            self._searches += 1
+            self._is_behind = True
             return
         rank = self._order.rank_of.item(row)
         if total > highest:
-            self.highest = total
+            self._highest = total
             self._best = SortedNumbers([rank])
             return
-        best = self._best
         if best is None:
             best = self._best = SortedNumbers(self._ranks.tolist())
         if total == highest:
@@ -132,16 +147,22 @@ class Ranking:
             return
         best.remove(rank)
         if not len(best):
-            self.start(self._totals, self._order)
+            self._search()
 
     def __len__(self) -> int:
+        if self._is_behind:
+            self._search()
         return len(self._ranks) if self._best is None else len(self._best)
 
     def row(self, index: int) -> int:
         """The row of one of the best, counted in the order of names."""
+        if self._is_behind:
+            self._search()
         rank = self._ranks.item(index) if self._best is None else self._best[index]
         return self._order.row_of.item(rank)
 
     def rows(self) -> Ints:
         """All of the best, in the order of names."""
+        if self._is_behind:
+            self._search()
         return self._order.row_of[self._ranks if self._best is None else np.array(self._best.listed(), dtype=np.int64)]
