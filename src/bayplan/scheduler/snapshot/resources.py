@@ -76,12 +76,15 @@ class ResourceTable:
 
     def vector(self, amounts: Mapping[str, Quantity]) -> Vector:
         """What the scheduler counts of some amounts, as (column, amount) pairs, sorted by column."""
-        pairs = []
-        for name, quantity in amounts.items():
-            if name in FIXED or is_scalar_resource(name):
-                value = quantity.milli_value() if name == "cpu" else quantity.value()
-                if value:
-                    pairs.append((self.column(name), value))
+        return self.vector_of(_counted(amounts))
+
+    def vector_of(self, counted: Mapping[str, int]) -> Vector:
+        """`vector` of amounts in the units of their columns."""
+        pairs = [
+            (self.column(name), amount)
+            for name, amount in counted.items()
+            if amount and (name in FIXED or is_scalar_resource(name))
+        ]
         return tuple(sorted(pairs))
 
 
@@ -141,6 +144,11 @@ def is_resized(spec: PodSpec, status: PodStatus) -> bool:
     return False
 
 
+def _has_one_container(spec: PodSpec) -> bool:
+    """Whether a pod takes what its only container does."""
+    return len(spec.containers) == 1 and not (spec.init_containers or spec.overhead or spec.resources)
+
+
 def pod_requests(
     spec: PodSpec,
     status: PodStatus | None = None,
@@ -153,7 +161,7 @@ def pod_requests(
     `status`: also count what kubelet allocated and applied. `defaults`: what a container counts for if it says nothing.
     `pod_level`: let requests on the pod itself replace the sum of its containers.
     """
-    if status is None and len(spec.containers) == 1 and not (spec.init_containers or spec.overhead or spec.resources):
+    if status is None and _has_one_container(spec):
         amounts = _amounts(spec.containers[0].resources.requests)
         for name, quantity in (defaults or {}).items():
             amounts.setdefault(name, quantity)
@@ -240,8 +248,12 @@ def accounted(spec: PodSpec, status: PodStatus | None, table: ResourceTable) -> 
 def amounts_of(spec: PodSpec, table: ResourceTable) -> tuple[PodAmounts, Accounted]:
     """What a pod that is not resized requests, and what it takes on a node."""
     requests = pod_requests(spec)
+    requested = _counted(requests)
+    if _has_one_container(spec) and requests.keys() >= DEFAULT_REQUESTS.keys():
+        taken = Accounted(table.vector_of(requested), requested["cpu"], requested["memory"])
+        return PodAmounts(requested, requested), taken
     filled = pod_requests(spec, None, DEFAULT_REQUESTS, pod_level=False)
-    amounts = PodAmounts(_counted(requests), _counted(filled))
+    amounts = PodAmounts(requested, _counted(filled))
     return amounts, _accounted(spec, None, requests, table, None if has_pod_level_requests(spec) else filled)
 
 
@@ -257,5 +269,5 @@ def _accounted(
     return Accounted(table.vector(requests), cpu.milli_value() if cpu else 0, memory.value() if memory else 0)
 
 
-def _counted(amounts: Amounts) -> dict[str, int]:
+def _counted(amounts: Mapping[str, Quantity]) -> dict[str, int]:
     return {name: quantity.milli_value() if name == "cpu" else quantity.value() for name, quantity in amounts.items()}
