@@ -173,7 +173,7 @@ class _Trial:
         for pod in pods:
             planner.snapshot.gangs.add(f"{group['metadata']['namespace']}/{group['metadata']['name']}", _key(pod))
         queued = [QueuedPod(planner.pod(pod), (), 0.0) for pod in pods]
-        members, result = planner.decide_gang(queued)
+        members, result = planner.decide_gang(queued, scored=True)
         for pod in pods:
             planner.remove(_key(pod))
         return [member.decision.node or "" for member in members] if result.scheduled else []

@@ -11,7 +11,7 @@ import pytest
 from bayplan.scheduler import Planner
 from bayplan.scheduler.evaluation import Evaluation
 from bayplan.scheduler.framework.extension_points import ScorePlugin
-from bayplan.scheduler.framework.kept_columns import EXACT
+from bayplan.scheduler.framework.resource_columns import EXACT
 from bayplan.scheduler.framework.state import CycleState
 from bayplan.scheduler.snapshot.counters import PodCounts
 from tests.scheduler.objects import affinity_term, node, pod, taint

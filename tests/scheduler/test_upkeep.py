@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from bayplan.scheduler import Planner, cross_node_scores, evaluation, row_scores, totals
-from bayplan.scheduler.framework import kept_columns, spreading
+from bayplan.scheduler import Planner, cross_node_scores, evaluation, totals
+from bayplan.scheduler.framework import resource_columns, spreading
 from bayplan.scheduler.plugins import inter_pod_affinity
 from bayplan.scheduler.snapshot import snapshot
 from tests.scheduler.objects import affinity_term, node, pod, spread, taint
@@ -91,7 +91,7 @@ def judged_afresh(cluster: list[Any], lasting: Planner, item: dict[str, Any], no
 def test_answers_about_many_rows_at_once_equal_those_of_a_fresh_scheduler(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (evaluation, totals, cross_node_scores, spreading, inter_pod_affinity, kept_columns, row_scores):
+    for module in (evaluation, totals, cross_node_scores, spreading, inter_pod_affinity, resource_columns):
         monkeypatch.setattr(module, "_FEW", 0)
     monkeypatch.setattr(snapshot, "_LISTED", 0)
     monkeypatch.setattr(snapshot, "_WIDTH_OF_LISTING", 1 << 20)

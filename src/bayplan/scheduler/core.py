@@ -280,7 +280,7 @@ class SchedulerCore:
         min_count = minimum_of_group(self.snapshot, queued.pod.pod)
         if min_count is not None:
             return unasked(self._decide_gang(cycle, queued, min_count, ()))
-        return self._decided(cycle, queued, cycle.decide(queued.pod))
+        return self._decided(cycle, queued, cycle.decide(queued.pod, scored=False))
 
     def attempt(self) -> Questions[Outcome | None]:
         """As `schedule_one`, with questions to the extenders in between.
@@ -296,7 +296,7 @@ class SchedulerCore:
         min_count = minimum_of_group(self.snapshot, queued.pod.pod)
         if min_count is not None:
             return (yield from self._decide_gang(cycle, queued, min_count, extenders))
-        decision = yield from decision_of(cycle, extenders, queued.pod)
+        decision = yield from decision_of(cycle, extenders, queued.pod, scored=False)
         return self._decided(cycle, queued, decision)
 
     def _decide_gang(

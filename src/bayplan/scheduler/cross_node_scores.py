@@ -17,7 +17,6 @@ from bayplan.scheduler.framework.extension_points import (
     FEW_ROWS,
     Moved,
     Plugin,
-    PreScorePlugin,
     ScaledScorePlugin,
     Scope,
     ScorePlugin,
@@ -31,8 +30,6 @@ from bayplan.scheduler.snapshot.labels import Bools, ChangedRows, IntRows, Ints,
 
 _FEW: Final = 4
 """Up to so many rows it costs least to look at them one by one."""
-_BEYOND: Final = np.iinfo(np.int64).max
-"""Beyond every raw score: stands for the rows that take no part when the least of them is looked for."""
 
 
 def pre_score(plugin: Plugin, state: CycleState, shape: PodShape, feasible: Ints, profile: Profile) -> Skip | None:
@@ -40,21 +37,26 @@ def pre_score(plugin: Plugin, state: CycleState, shape: PodShape, feasible: Ints
 
     A plugin whose PreScore the profile leaves out prepares itself if it can, and has something to say in any case.
     """
-    missing = profile.missing_for_scores.get(plugin.name)
+    name = plugin.name
+    missing = profile.missing_for_scores.get(name)
     if missing:
-        raise PluginError(plugin.name, missing)
-    if not isinstance(plugin, PreScorePlugin):
+        raise PluginError(name, missing)
+    preparing = profile.pre_scoring.get(name)
+    if preparing is None:
         return None
-    with timed_plugin(profile.meter, plugin.name, "PreScore"):
-        try:
-            skip = plugin.pre_score(state, shape, feasible)
-        except PluginError as error:
-            where = f'running PreScore plugin "{plugin.name}": ' if missing is None else score_failure(plugin.name)
-            raise PluginError(plugin.name, f"{where}{error}") from error
+    try:
+        if profile.meter is None:
+            skip = preparing.pre_score(state, shape, feasible)
+        else:
+            with timed_plugin(profile.meter, name, "PreScore"):
+                skip = preparing.pre_score(state, shape, feasible)
+    except PluginError as error:
+        where = f'running PreScore plugin "{name}": ' if missing is None else score_failure(name)
+        raise PluginError(name, f"{where}{error}") from error
     if missing is not None:
         return None
     if skip is None:
-        profile.evaluations[plugin.name, "PreScore"].inc()
+        profile.evaluations[name, "PreScore"].value += 1.0
     return skip
 
 
@@ -73,8 +75,7 @@ class CrossNodeScores:
         self.asked = profile.evaluations[plugin.name, "Score"]
         """About how many nodes the plugin was asked, for all pods of the profile."""
         self.skip: Skip | None = None
-        self.final: Ints = np.zeros(0, dtype=np.int64)
-        self._shared = False
+        self.final: Ints = np.zeros(0, dtype=profile.total_type)
         self.given = raw
         """Raw scores that depend on nodes only, known already; None if PreScore and Score are to be asked."""
 
@@ -82,8 +83,7 @@ class CrossNodeScores:
         """Work everything out. feasible: the rows with code 0, if somebody has looked for them already. Raises PluginError."""
         if feasible is None:
             feasible = (codes == 0).nonzero()[0]
-        self.final = np.zeros(len(codes), dtype=np.int64)
-        self._shared = False
+        self.final = np.zeros(len(codes), dtype=self.profile.total_type)
         self.skip = self._pre_score(state, shape, feasible)
         if self.skip is not None:
             return
@@ -101,10 +101,6 @@ class CrossNodeScores:
         self.start(state, shape, codes)
         return EVERY_ROW
 
-    def share(self) -> None:
-        """`final` is referred to from outside: leave it as it is and change a copy from now on."""
-        self._shared = True
-
     def _pre_score(self, state: CycleState, shape: PodShape, feasible: Ints | None) -> Skip | None:
         """What PreScore says. feasible: None only where raw scores are given, and nobody is to be asked."""
         if self.given is not None or feasible is None:
@@ -121,20 +117,21 @@ class KeptScores(CrossNodeScores):
         self._raw: Ints = np.zeros(0, dtype=np.int64)
         self._low: Ints | None = None
         self._high: Ints | None = None
-        """The raw scores of rows that take part, `_BEYOND` or its opposite in place of the others; None if all do."""
+        """The raw scores of rows that take part, `_beyond` or its opposite in place of the others; None if all do."""
+        self._beyond = 0
+        """Beyond every raw score: stands for the rows that take no part when the least of them is looked for."""
         self._counted: Bools | None = None
         self._lowest = self._highest = 0
         self._level: int | None = None
         """The final score, if it is the same on all rows that are counted."""
 
     def start(self, state: CycleState, shape: PodShape, codes: Codes, feasible: Ints | None = None) -> None:
-        self._shared = False
         self._level = None
         if self.given is None and feasible is None:
             feasible = (codes == 0).nonzero()[0]
         self.skip = self._pre_score(state, shape, feasible)
         if self.skip is not None:
-            self.final = np.zeros(len(codes), dtype=np.int64)
+            self.final = np.zeros(len(codes), dtype=self.profile.total_type)
             return
         self._counted = self.scaled.counted(state, shape)
         if self._counted is not None and self._counted.all():
@@ -189,9 +186,10 @@ class KeptScores(CrossNodeScores):
         if self._counted is not None:
             part &= self._counted
         self._low = self._high = None
+        self._beyond = int(np.iinfo(self._raw.dtype).max)
         if not part.all():
-            self._low = np.where(part, self._raw, _BEYOND)
-            self._high = np.where(part, self._raw, -_BEYOND)
+            self._low = np.where(part, self._raw, self._beyond)
+            self._high = np.where(part, self._raw, -self._beyond)
         self._find_extremes()
         return self._scale_all(state, shape)
 
@@ -207,8 +205,8 @@ class KeptScores(CrossNodeScores):
                 if takes_part:
                     continue
                 self._low, self._high = low, high = self._raw.copy(), self._raw.copy()
-            low[row] = self._raw[row] if takes_part else _BEYOND
-            high[row] = self._raw[row] if takes_part else -_BEYOND
+            low[row] = self._raw[row] if takes_part else self._beyond
+            high[row] = self._raw[row] if takes_part else -self._beyond
 
     def _put_in_many(self, codes: Codes, rows: IntRows) -> None:
         part = codes[rows] == 0
@@ -218,8 +216,8 @@ class KeptScores(CrossNodeScores):
             if part.all():
                 return
             self._low, self._high = self._raw.copy(), self._raw.copy()
-        self._low[rows] = np.where(part, self._raw[rows], _BEYOND)
-        self._high[rows] = np.where(part, self._raw[rows], -_BEYOND)
+        self._low[rows] = np.where(part, self._raw[rows], self._beyond)
+        self._high[rows] = np.where(part, self._raw[rows], -self._beyond)
 
     def _find_extremes(self) -> bool:
         """Find the least and the greatest raw score of those that take part; tells whether one is new."""
@@ -241,21 +239,17 @@ class KeptScores(CrossNodeScores):
             if level == self._level:
                 return False
             self._level = level
-            final: Ints = np.full(len(self._raw), level, dtype=np.int64)
+            final: Ints = np.full(len(self._raw), level, dtype=self.profile.total_type)
         else:
             self._level = None
-            final = self.scaled.scale(state, shape, self._raw, lowest, highest)
-            if self.weight != 1:
-                final = final * self.weight
-        self.final = final if counted is None else np.where(counted, final, 0)
-        self._shared = False
+            final = self.profile.weighed(self.scaled.scale(state, shape, self._raw, lowest, highest), self.weight)
+        if counted is not None:
+            final = np.where(counted, final, final.dtype.type(0))
+        self.final = final
         return True
 
     def _scale_few(self, state: CycleState, shape: PodShape, rows: list[int]) -> None:
         """The final scores of some rows, while the extremes stay."""
-        if self._shared:
-            self._shared = False
-            self.final = self.final.copy()
         for row in rows:
             if self._counted is None or self._counted.item(row):
                 score = self.scaled.scale_one(state, shape, self._raw.item(row), self._lowest, self._highest)

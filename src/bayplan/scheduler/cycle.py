@@ -10,7 +10,7 @@ can be made at the same time and is sent their answers, so that nothing here wai
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -86,14 +86,21 @@ class Extension(Protocol):
         """Leave among the candidates for preemption what they let pass."""
 
 
+class _Kept(NamedTuple):
+    """What is kept of an attempt; see `Cycle.decide`."""
+
+    full: bool
+    explain: bool
+    scored: bool
+
+
 class Cycle:
     """Schedules pods of one profile against a snapshot."""
 
     CACHE_BYTES: Final = 256 << 20
-    """Memory for evaluations; the least recently used goes first."""
-    BYTES_PER_ROW: Final = 80
-    BYTES_PER_SHAPE: Final = 8 << 10
-    """What an evaluation takes about, per row of the snapshot and besides."""
+    CACHE_BYTES_PER_NODE: Final = 5 << 10
+    CACHE_BYTES_AT_MOST: Final = 1 << 30
+    """Memory for evaluations, the first or what the nodes make, if that is more; the least recently used goes first."""
 
     def __init__(self, profile: Profile, nominator: Nominator, choice: Choice) -> None:
         self.profile = profile
@@ -101,32 +108,34 @@ class Cycle:
         self.nominator = nominator
         self.choice = choice
         self._evaluations: OrderedDict[tuple[int, int | None], Evaluation] = OrderedDict()
+        self._evaluation_bytes = 0
         self._latest: Evaluation | None = None
+        """The one that was asked for last."""
         self._names: tuple[str, ...] = ()
         self._names_membership = -1
         self._order = NameOrder(())
         self.sampling = NodeSampling(self.snapshot, profile.settings.percentage_of_nodes_to_score or 0)
         self.placement_capacity = PlacementCapacity(self)
 
-    def decide(self, pod: PodInfo, *, full: bool = True, explain: bool = False) -> Decision:
+    def decide(self, pod: PodInfo, *, full: bool = True, explain: bool = False, scored: bool = True) -> Decision:
         """Schedule a pod without extenders.
 
         `full`: keep the arrays that explain the decision; otherwise only the node is kept. `explain`:
-        give scores even where the decision does not need them.
+        give scores even where the decision does not need them. `scored`: keep scores as well, which plugins are asked for once more.
         """
         decision = self.opened(pod)
         if decision.gate is None and not decision.skipped:
-            for calls in self._decided(pod, decision, full, explain, None):
+            for calls in self._decided(pod, decision, _Kept(full, explain, full and scored), None):
                 raise AssertionError(f"calls to no extender: {calls}")
         return decision
 
     def decide_with(
-        self, extension: Extension, pod: PodInfo, *, full: bool = True, explain: bool = False
+        self, extension: Extension, pod: PodInfo, *, full: bool = True, explain: bool = False, scored: bool = True
     ) -> Questions[Decision]:
         """Schedule a pod that extenders have a say in; see `decide`. The snapshot must stay as it is until the generator is done."""
         decision = self.opened(pod)
         if decision.gate is None and not decision.skipped:
-            yield from self._decided(pod, decision, full, explain, extension)
+            yield from self._decided(pod, decision, _Kept(full, explain, full and scored), extension)
         return decision
 
     def opened(self, pod: PodInfo) -> Decision:
@@ -155,18 +164,25 @@ class Cycle:
         evaluations, key = self._evaluations, (id(shape), priority)
         evaluation = evaluations.get(key)
         if evaluation is None:
+            self._make_room()
             reservations = (
                 NominatedReservations(self.nominator, self.snapshot, priority) if priority is not None else None
             )
             evaluation = evaluations[key] = Evaluation(self.profile, shape, reservations)
-            room = self.CACHE_BYTES // (self.BYTES_PER_SHAPE + self.BYTES_PER_ROW * self.snapshot.size)
-            while len(evaluations) > max(room, 1):
-                evaluations.popitem(last=False)
         else:
             evaluations.move_to_end(key)
         self._latest = evaluation
         evaluation.refresh()
         return evaluation
+
+    def _make_room(self) -> None:
+        """Forget evaluations if there are too many for one more; what the latest takes is known by now."""
+        evaluations = self._evaluations
+        if self._latest is not None:
+            self._evaluation_bytes += self._latest.weigh()
+        per_nodes = min(self.CACHE_BYTES_PER_NODE * self.snapshot.size, self.CACHE_BYTES_AT_MOST)
+        while evaluations and self._evaluation_bytes > max(self.CACHE_BYTES, per_nodes):
+            self._evaluation_bytes -= evaluations.popitem(last=False)[1].weight
 
     def state_of(self, shape: PodShape) -> CycleState:
         """What the plugins worked out for a shape that was decided about just now."""
@@ -186,12 +202,10 @@ class Cycle:
         self.names()
         return self._order
 
-    def _decided(
-        self, pod: PodInfo, decision: Decision, full: bool, explain: bool, extension: Extension | None
-    ) -> Questions[None]:
+    def _decided(self, pod: PodInfo, decision: Decision, kept: _Kept, extension: Extension | None) -> Questions[None]:
         """An attempt; what went wrong goes into the decision."""
         try:
-            yield from self._attempt(pod, decision, full, explain, extension)
+            yield from self._attempt(pod, decision, kept, extension)
         except (PluginError, ExtenderError) as error:
             decision.row = -1
             decision.error = str(error)
@@ -204,9 +218,8 @@ class Cycle:
             decision.error = f"plugin {plugin} failed: {type(error).__name__}: {error}"
             decision.error_plugin = plugin
 
-    def _attempt(
-        self, pod: PodInfo, decision: Decision, full: bool, explain: bool, extension: Extension | None
-    ) -> Questions[None]:
+    def _attempt(self, pod: PodInfo, decision: Decision, kept: _Kept, extension: Extension | None) -> Questions[None]:
+        full, explain, scored = kept
         if self.snapshot.node_count == 0:
             return
         evaluation, codes = self.judged(pod)
@@ -253,7 +266,7 @@ class Cycle:
         started = meter.now() if meter is not None else 0.0
         try:
             if extension is None or decision.row >= 0:
-                self._score(evaluation, codes, decision, full)
+                self._score(evaluation, codes, decision, scored)
             else:
                 yield from self._score_with(extension, evaluation, codes, decision)
         except PluginError:
@@ -262,21 +275,20 @@ class Cycle:
         if meter is not None:
             meter.point("Score", SUCCESS, self.profile.name, meter.now() - started)
 
-    def _score(self, evaluation: Evaluation, codes: Codes, decision: Decision, full: bool) -> None:
-        """Choose the best node, unless only one comes into question; scores go into the decision if `full`."""
+    def _score(self, evaluation: Evaluation, codes: Codes, decision: Decision, scored: bool) -> None:
+        """Choose the best node, unless only one comes into question; scores go into the decision if `scored`."""
         if codes is evaluation.codes:
             evaluation.score(self._order)
             ranking = evaluation.totals.ranking
-            scorings = evaluation.totals.scorings() if full else []
+            scorings = evaluation.totals.scorings(evaluation.state) if scored else []
         else:
             scorings, total = evaluation.score_feasible(codes, self._order)
             ranking = Ranking(total, self._order)
         if decision.row < 0:
             decision.row = self.chosen(ranking)
-        if full:
+        if scored:
             decision.scores = {item.plugin.name: item.final for item in scorings}
             decision.weights = self.profile.weights
-            evaluation.share()
 
     def _score_with(
         self, extension: Extension, evaluation: Evaluation, codes: Codes, decision: Decision
@@ -285,7 +297,6 @@ class Cycle:
         scorings, total = evaluation.score_feasible(codes, self._order)
         decision.scores = {item.plugin.name: item.final for item in scorings}
         decision.weights = self.profile.weights
-        evaluation.share()
         yield from extension.score(decision, total)
         decision.row = self.chosen(Ranking(total, self._order))
 

@@ -31,7 +31,7 @@ from bayplan.scheduler.nominator import NominatedReservations
 from bayplan.scheduler.preparation import outside_code, prepare, prepare_missing
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.ranking import NameOrder
-from bayplan.scheduler.shared_answers import NO_NODE, Parts, RowScore, SharedVerdicts
+from bayplan.scheduler.shared_answers import NO_NODE, Parts, RowScore
 from bayplan.scheduler.snapshot.labels import ChangedRows, IntRows, Ints, listed
 from bayplan.scheduler.totals import Totals
 from bayplan.support.metrics import Counter
@@ -40,6 +40,11 @@ _FEW: Final = 8
 """Up to so many rows it costs least to look at them one by one."""
 NOT_ASKED: Final = -2
 """In the answers of a sparse plugin: an earlier plugin refuses the row, so this one was not asked."""
+
+_BYTES: Final = 8 << 10
+_BYTES_PER_ROW: Final = 8
+_BYTES_PER_ROW_AND_PLUGIN: Final = 30
+"""What an evaluation takes about: besides rows, of each row, and of each row for a plugin that looks beyond it."""
 
 _NOT_YET: Final[Codes] = np.zeros(0, dtype=np.int32)
 
@@ -111,6 +116,15 @@ class Evaluation:
         self._reservations_seen = 0
         """How much of the promises' log has been taken in."""
         self._shared = False
+        self.weight = 0
+        """Bytes that the evaluation takes, about, as of the last time it was weighed."""
+
+    def weigh(self) -> int:
+        """By how many bytes the evaluation has grown since the last time."""
+        before = self.weight
+        beyond = len(self._cross_node_filters) + self.totals.cross_node_plugins
+        self.weight = _BYTES + self.snapshot.size * (_BYTES_PER_ROW + _BYTES_PER_ROW_AND_PLUGIN * beyond)
+        return self.weight - before
 
     def refresh(self) -> None:
         """Bring the verdicts up to date with the snapshot. Raises PluginError."""
@@ -158,9 +172,6 @@ class Evaluation:
         self._position = snapshot.position
         if self.rejection is not None:
             return
-        if self._shared:
-            self._shared = False
-            self.codes = self.codes.copy()
         if self._cross_node_filters:
             self._second_pass(rows)
         elif len(rows) <= _FEW or not self._can_judge_many():
@@ -191,9 +202,13 @@ class Evaluation:
         return list(dict.fromkeys([*listed(rows), *more, *reserved]))
 
     def share(self) -> None:
-        """The arrays are referred to from outside: leave them as they are and change copies from now on."""
+        """`codes` is referred to from outside: leave it as it is and change a copy from now on."""
         self._shared = True
-        self.totals.share()
+
+    def _own_codes(self) -> None:
+        if self._shared:
+            self._shared = False
+            self.codes = self.codes.copy()
 
     def feasible(self) -> Ints:
         """The rows that can run the pod."""
@@ -227,8 +242,11 @@ class Evaluation:
         state = self.state = CycleState(snapshot)
         parts = profile.shared_answers.filter_parts(shape)
         known = profile.shared_answers.verdicts(parts)
+        if known is not None:
+            state.data.update(known.data)
+            state.skip_filter.update(known.skipped)
         with timed_point(profile.meter, "PreFilter", profile.name) as timing:
-            prepared = prepare(profile, state, shape, known)
+            prepared = prepare(profile, state, shape, profile.pre_filter if known is None else known.pre_filters)
             self.rejection, self.narrowed = prepared.rejection, prepared.narrowed
             self.narrowed_by = prepared.narrowed_by
             if self.rejection is not None:
@@ -239,19 +257,31 @@ class Evaluation:
         self._narrowing = self._outside(self.narrowed) if self.narrowed is not None else None
         if self._narrowing is not None:
             self._filterings.append(self._narrowing)
-        for plugin in profile.filter:
-            self._add_filtering(plugin, known)
+        for step in profile.filter if known is None else known.filters:
+            if isinstance(step, np.ndarray):
+                self._filterings.append(Filtering(None, Scope.NODE, step))
+            else:
+                self._add_filtering(step)
         self.codes = self._combine(None)
         self._telling = [
             item for item in self._filterings if item.scope is not Scope.NODE or np.count_nonzero(item.codes)
         ]
         if known is None:
             self._share_verdicts(parts)
+        if not self._cross_node_filters:
+            for item in self._filterings:
+                if item.scope is Scope.ROW:
+                    item.codes = _NOT_YET
         self._judge_reserved()
-        self.feasible_count = len(self.codes) - int(np.count_nonzero(self.codes))
+        self.feasible_count = self._count_feasible()
 
-    def _add_filtering(self, plugin: FilterPlugin, known: SharedVerdicts | None) -> None:
-        """Let a plugin be asked, unless it skips the pod; or take over what it says of such pods."""
+    def _count_feasible(self) -> int:
+        if self.codes is self.profile.shared_answers.nodes():
+            return self.snapshot.node_count
+        return len(self.codes) - int(np.count_nonzero(self.codes))
+
+    def _add_filtering(self, plugin: FilterPlugin) -> None:
+        """Let a plugin be asked, unless it skips the pod."""
         snapshot, state, shape, profile = self.snapshot, self.state, self.shape, self.profile
         name = plugin.name
         if name in profile.missing_for_filters:
@@ -260,11 +290,6 @@ class Evaluation:
                 self._filterings.append(Filtering(None, Scope.NODE, np.full(snapshot.size, code, dtype=np.int32)))
                 return
         if name in state.skip_filter:
-            return
-        if known is not None and name in known.codes:
-            codes = known.codes[name]
-            if codes is not None:
-                self._filterings.append(Filtering(None, Scope.NODE, codes))
             return
         scope = plugin.scope_of(state, shape)
         self._filterings.append(Filtering(plugin, scope, _NOT_YET, profile.evaluations[name, "Filter"]))
@@ -293,7 +318,10 @@ class Evaluation:
         return Filtering(None, Scope.NODE, codes)
 
     def _combine(self, changed: list[int] | None) -> Codes:
-        """Ask the filter plugins (about changed rows only, where that is enough) and join their answers in order."""
+        """Ask the filter plugins (about changed rows only, where that is enough) and join their answers in order.
+
+        What comes is shared with other shapes if no node is refused.
+        """
         state, shape = self.state, self.shape
         nodes = combined = self.profile.shared_answers.nodes()
         rows = None if changed is None else np.array(changed, dtype=np.intp)
@@ -307,11 +335,13 @@ class Evaluation:
                 item.asked.value += len(rows)
             if np.count_nonzero(item.codes):
                 combined = np.where(combined == 0, item.codes, combined)
-        return nodes.copy() if combined is nodes else combined
+        self._shared = combined is nodes
+        return combined
 
     def _judge_reserved(self) -> None:
         """Judge the promised rows, after `codes` was made without a thought of them."""
         for row in self._reservations.rows() if self._reservations is not None else ():
+            self._own_codes()
             if self.codes.item(row) != NO_NODE:
                 self.codes[row] = self._judge(row)
 
@@ -374,6 +404,7 @@ class Evaluation:
             return
         code = self._judge(row) if self._reservations is not None else self.ask(row)
         if code != before:
+            self._own_codes()
             self.codes[row] = code
             self.feasible_count += (code == 0) - (before == 0)
             if self._amounts is not None:
@@ -384,7 +415,7 @@ class Evaluation:
     def _update_rows(self, rows: IntRows) -> None:
         """`_update_row` for many rows, each of them once; no filter is sparse, and no node promised."""
         before = self.codes.take(rows)
-        codes = self.profile.shared_answers.nodes().take(rows)
+        nodes = codes = self.profile.shared_answers.nodes().take(rows)
         for item in self._telling:
             if item.plugin is None or item.scope is Scope.NODE:
                 answers = item.codes.take(rows)
@@ -393,9 +424,12 @@ class Evaluation:
                 answers = item.plugin.filter(self.state, self.shape, rows)
             if np.count_nonzero(answers):
                 codes = np.where(codes == 0, answers, codes)
-        self.codes[rows] = codes
-        self.feasible_count += int(np.count_nonzero(before)) - int(np.count_nonzero(codes))
-        self._amounts = None
+        refused = int(np.count_nonzero(before))
+        if refused or codes is not nodes:
+            self._own_codes()
+            self.codes[rows] = codes
+            self.feasible_count += refused - int(np.count_nonzero(codes))
+            self._amounts = None
         touched = self._touched_at_once
         self._touched_at_once = rows if touched is None else np.union1d(touched, rows)
 

@@ -124,11 +124,13 @@ class GroupResult:
 class GangCycle:
     """See the module. The extenders that have a say in a pod are asked about it in its turn."""
 
-    def __init__(self, cycle: Cycle, cache: Cache, extenders: Sequence[Extender] = ()) -> None:
+    def __init__(self, cycle: Cycle, cache: Cache, extenders: Sequence[Extender] = (), *, scored: bool = False) -> None:
+        """scored: keep the scores in the members' decisions."""
         self.cycle = cycle
         self.cache = cache
         self.snapshot = cycle.snapshot
         self._extenders = extenders
+        self._scored = scored
 
     def run(self, gang: Sequence[QueuedPod], min_count: int) -> Questions[tuple[list[Member], GroupResult]]:
         """Try all pods. Those with a binding cycle afterwards are assumed on their nodes, the others are not.
@@ -236,7 +238,7 @@ class GangCycle:
         try:
             for queued in gang:
                 if within is None:
-                    decision = yield from decision_of(self.cycle, self._extenders, queued.pod)
+                    decision = yield from decision_of(self.cycle, self._extenders, queued.pod, scored=self._scored)
                 else:
                     decision = yield from decision_within(self.cycle, self._extenders, queued.pod, within)
                 members.append(self._placed(queued, decision))

@@ -182,11 +182,14 @@ class Planner:
             return cycle.decide(info, full=full, explain=explain)
         return asked(decision_of(cycle, self.settings.extenders, info, full=full, explain=explain), self._ask)
 
-    def decide_gang(self, gang: Sequence[QueuedPod]) -> tuple[list[Member], GroupResult]:
-        """Decide about the pods of a gang, or of a tree of gangs, together. Those that are placed are counted on their nodes, and their binding cycles start."""
+    def decide_gang(self, gang: Sequence[QueuedPod], *, scored: bool = False) -> tuple[list[Member], GroupResult]:
+        """Decide about the pods of a gang, or of a tree of gangs, together. Those that are placed are counted on their nodes, and their binding cycles start.
+
+        scored: keep the scores in the decisions.
+        """
         cycle = self.cycle_for(gang[0].pod)
         extenders = self.settings.extenders if self._ask is not None else ()
-        steps = self._gang_steps(GangCycle(cycle, Cache(self.snapshot), extenders), gang)
+        steps = self._gang_steps(GangCycle(cycle, Cache(self.snapshot), extenders, scored=scored), gang)
         return asked(steps, self._ask) if self._ask is not None else unasked(steps)
 
     def _gang_steps(self, cycle: GangCycle, gang: Sequence[QueuedPod]) -> Questions[tuple[list[Member], GroupResult]]:
@@ -360,7 +363,7 @@ def _attempt_gang(planner: Planner, gang: list[tuple[Pod, int]], run: Run, start
             Attempt(info.key, number, cycle.opened(info)) for info, (_, number) in zip(infos, gang, strict=True)
         ]
         return []
-    members, result = planner.decide_gang([QueuedPod(info, (), 0.0) for info in infos])
+    members, result = planner.decide_gang([QueuedPod(info, (), 0.0) for info in infos], scored=True)
     again: list[tuple[Pod, int]] = []
     for gone in result.preemption.victims if result.preemption is not None else ():
         planner.remove(gone.key)

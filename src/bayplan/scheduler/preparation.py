@@ -10,7 +10,6 @@ from bayplan.scheduler.framework.meter import timed_plugin
 from bayplan.scheduler.framework.state import CycleState, PodShape
 from bayplan.scheduler.framework.verdicts import Narrow, Reject, Skip, Status
 from bayplan.scheduler.profile import Profile
-from bayplan.scheduler.shared_answers import SharedVerdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,30 +23,13 @@ class Prepared:
     narrowed_by: tuple[str, ...] = ()
 
 
-def prepare(profile: Profile, state: CycleState, shape: PodShape, known: SharedVerdicts | None = None) -> Prepared:
-    """Ask the PreFilter plugins in order, until one rejects the pod for good. Raises PluginError.
-
-    known: what some of them say of such pods, as was found out before; these are not asked.
-    """
+def prepare(profile: Profile, state: CycleState, shape: PodShape, plugins: Iterable[PreFilterPlugin]) -> Prepared:
+    """Ask PreFilter plugins in order, until one rejects the pod for good. Raises PluginError."""
     rejection: tuple[str, Reject] | None = None
     narrowed: frozenset[str] | None = None
     by: list[str] = []
-    for plugin in profile.pre_filter:
-        if known is not None:
-            name = plugin.name
-            if name in known.data:
-                state.data[name] = known.data[name]
-            if name in known.skipped:
-                state.skip_filter.add(name)
-                continue
-            if name in known.codes:
-                continue
-        with timed_plugin(profile.meter, plugin.name, "PreFilter") as timing:
-            answer = plugin.pre_filter(state, shape)
-            if isinstance(answer, Skip):
-                timing.status = "Skip"
-            elif isinstance(answer, Reject):
-                timing.status = answer.status.value
+    for plugin in plugins:
+        answer = plugin.pre_filter(state, shape) if profile.meter is None else _timed(profile, plugin, state, shape)
         if isinstance(answer, Skip):
             state.skip_filter.add(plugin.name)
             continue
@@ -64,6 +46,18 @@ def prepare(profile: Profile, state: CycleState, shape: PodShape, known: SharedV
                 rejection = ("", Reject(Status.UNRESOLVABLE, (f"node(s) didn't satisfy {which}",)))
                 break
     return Prepared(rejection, narrowed, tuple(by))
+
+
+def _timed(
+    profile: Profile, plugin: PreFilterPlugin, state: CycleState, shape: PodShape
+) -> Skip | Narrow | Reject | None:
+    with timed_plugin(profile.meter, plugin.name, "PreFilter") as timing:
+        answer = plugin.pre_filter(state, shape)
+        if isinstance(answer, Skip):
+            timing.status = "Skip"
+        elif isinstance(answer, Reject):
+            timing.status = answer.status.value
+    return answer
 
 
 def prepare_missing(profile: Profile, plugin: FilterPlugin, state: CycleState, shape: PodShape) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, cast
 
+import numpy as np
+
 from bayplan.api.feature_gates import TOPOLOGY_AWARE
 from bayplan.scheduler import registry
 from bayplan.scheduler.configuration.older_names import OLDER_NAMES
@@ -18,8 +20,8 @@ from bayplan.scheduler.framework.placements import PlacementGeneratePlugin, Plac
 from bayplan.scheduler.framework.verdicts import ReasonTable, Reject
 from bayplan.scheduler.framework.waiting import WaitingPods
 from bayplan.scheduler.missing_points import missing_for_filters, missing_for_scores
-from bayplan.scheduler.row_scores import RowScores
 from bayplan.scheduler.shared_answers import SharedAnswers
+from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
 from bayplan.scheduler.snapshot.snapshot import Snapshot
@@ -31,6 +33,8 @@ P = TypeVar("P", bound=Plugin)
 DEFAULT_BINDER: Final = "DefaultBinder"
 PLANS_BYTES: Final = 4 << 20
 _PLAN_BYTES: Final = 500
+_MOST_SCORE: Final = 150
+"""What a plugin of Bayplan's gives at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +96,40 @@ class Profile:
             self.score, {point: self._enabled(point) for point in ("preFilter", "preScore")}
         )
         """Plugins whose preparation at PreFilter, or PreScore, is disabled -> how they fail for it; empty if they do not."""
-        self.row_scores = RowScores(snapshot)
-        filters = dict.fromkeys((*self.pre_filter, *self.filter))
+        self.only_pre_score = [one for one in self.pre_score if self.score and one.name not in self.weights]
+        """Plugins of PreScore that do not score."""
+        both: Iterable[Plugin] = (*self.score, *self.pre_score)
+        self.pre_scoring = {one.name: one for one in both if isinstance(one, points.PreScorePlugin)}
+        """Plugins that prepare themselves at PreScore, by name."""
+        self.total_type = self._total_type()
+        """Of sums of scores."""
+        self.out = int(np.iinfo(self.total_type).min) // 4
+        """The total of rows that are not feasible: no score makes up for it."""
         self.shared_answers = SharedAnswers(
-            snapshot, filters, self.score, {*self.missing_for_filters, *self.missing_for_scores}
+            snapshot,
+            self.pre_filter,
+            self.filter,
+            self.score,
+            {*self.missing_for_filters, *self.missing_for_scores},
+            self.total_type,
         )
         self._binds_plainly = len(self.bind) == 1 and self.bind[0].name == DEFAULT_BINDER and not self.post_bind
+        self._concerns: dict[str, Callable[[PodShape], bool]] = {}
+        for group in (self.pre_enqueue, self.reserve, self.permit, self.pre_bind):
+            self._concerns |= {plugin.name: plugin.concerns for plugin in group}
+        self._plans_by_concern: dict[tuple[bool, ...], PluginPlan] = {}
         self._plugin_plans: Memo[int, tuple[PodShape, PluginPlan]] = Memo("plugin_plans", most_bytes=PLANS_BYTES)
+
+    def _total_type(self) -> type[np.signedinteger[Any]]:
+        """16 bits where they are enough: arrays of them take the least time and room. Other people's plugins may say anything."""
+        built_in = all(registry.is_built_in(plugin) for plugin in self.score)
+        return np.int16 if built_in and sum(self.weights.values()) * _MOST_SCORE < 1 << 13 else np.int64
+
+    def weighed(self, scores: Ints, weight: int) -> Ints:
+        """Scores times a weight, as sums of them are made of."""
+        if scores.dtype != self.total_type:
+            scores = scores.astype(self.total_type)
+        return scores * weight if weight != 1 else scores
 
     def _check(self) -> None:
         if len(self.queue_sort) != 1:
@@ -132,14 +163,21 @@ class Profile:
         known = self._plugin_plans.get(id(shape))
         if known is not None:
             return known[1]
-        pre_enqueue = tuple(plugin for plugin in self.pre_enqueue if plugin.concerns(shape))
-        reserve = tuple(plugin for plugin in self.reserve if plugin.concerns(shape))
-        permit = tuple(plugin for plugin in self.permit if plugin.concerns(shape))
-        pre_bind = tuple(plugin for plugin in self.pre_bind if plugin.concerns(shape))
-        plain = self._binds_plainly and not (reserve or pre_bind)
-        plugin_plan = PluginPlan(pre_enqueue, reserve, permit, pre_bind, tuple(self.bind), tuple(self.post_bind), plain)
+        answers = tuple([concerns(shape) for concerns in self._concerns.values()])
+        plugin_plan = self._plans_by_concern.get(answers)
+        if plugin_plan is None:
+            concerned = {name for name, answer in zip(self._concerns, answers, strict=True) if answer}
+            plugin_plan = self._plans_by_concern[answers] = self._plan_of(concerned)
         self._plugin_plans.put(id(shape), (shape, plugin_plan), _PLAN_BYTES)
         return plugin_plan
+
+    def _plan_of(self, names: set[str]) -> PluginPlan:
+        pre_enqueue = tuple(plugin for plugin in self.pre_enqueue if plugin.name in names)
+        reserve = tuple(plugin for plugin in self.reserve if plugin.name in names)
+        permit = tuple(plugin for plugin in self.permit if plugin.name in names)
+        pre_bind = tuple(plugin for plugin in self.pre_bind if plugin.name in names)
+        plain = self._binds_plainly and not (reserve or pre_bind)
+        return PluginPlan(pre_enqueue, reserve, permit, pre_bind, tuple(self.bind), tuple(self.post_bind), plain)
 
     def plugin_behind(self, error: BaseException) -> str | None:
         """The plugin in whose code an error came up that no plugin should raise; None if it was none of this profile."""

@@ -154,7 +154,7 @@ def _steps(cycle: Cycle, info: PodInfo, decision: Decision) -> Iterator[Step]:
 def _filters(cycle: Cycle, info: PodInfo, decision: Decision) -> Iterator[Step]:
     profile, shape = cycle.profile, info.shape
     state = CycleState(cycle.snapshot)
-    prepared = prepare(profile, state, shape)
+    prepared = prepare(profile, state, shape, profile.pre_filter)
     for plugin in profile.pre_filter:
         skips = plugin.name in state.skip_filter
         yield Step("PreFilter", plugin.name, "has nothing to say of this pod" if skips else "looks at nodes")

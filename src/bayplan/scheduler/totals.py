@@ -1,8 +1,8 @@
-"""The scores of one pod shape, their sum per row, and the best rows.
+"""The sum per row of the scores of one pod shape, and the best rows.
 
-Scores that depend on the row alone are asked for again where pods changed; those that look at all feasible rows, or at
-pods elsewhere, are kept by `cross_node_scores`. Totals and the ranking follow the rows that moved. `forget` starts everything
-over, as does an error of a plugin.
+Scores that depend on the row alone are asked for again where pods changed, and only their sum is kept; those that look at all
+feasible rows, or at pods elsewhere, are kept by `cross_node_scores`. Totals and the ranking follow the rows that moved. `forget`
+starts everything over, as does an error of a plugin.
 """
 
 from __future__ import annotations
@@ -22,11 +22,8 @@ from bayplan.scheduler.shared_answers import NO_NODE, Parts, RowScore
 from bayplan.scheduler.snapshot.labels import ChangedRows, IntRows, Ints, listed
 from bayplan.support.metrics import Counter
 
-_FEW: Final = 8
+_FEW: Final = 4
 """Up to so many rows it costs least to look at them one by one."""
-_OUT: Final = -(1 << 52)
-"""The total of rows that are not feasible while totals are added up: no score makes up for it."""
-
 
 _NO_RANKING: Final = Ranking(np.zeros(0, dtype=np.int64), NameOrder(()))
 
@@ -38,44 +35,42 @@ class Totals:
         self.profile = profile
         self.shape = shape
         self.ranking: Ranking = _NO_RANKING
-        self._settled: list[RowScore] = []
+        self._fixed: tuple[RowScore, ...] = ()
+        """Scores that depend on nodes only."""
+        self._fixed_total: Ints = np.zeros(0, dtype=np.int64)
+        """Their sum per row, which others may use as well."""
+        self._by_row: list[tuple[ScorePlugin, int, Counter]] = []
+        """The plugins that are asked again row by row, with their weights and how often they were asked."""
         self._settled_total: Ints | None = None
         """Per row, the sum of the scores that depend on that row alone; None before the first time."""
         self._cross_node: list[CrossNodeScores] = []
-        self._base: Ints = np.zeros(0, dtype=np.int64)
-        """`_settled_total`, `_OUT` where not feasible."""
-        self._totals: Ints = self._base
-        """`_base` and the cross-node scores; the very same array if there are none."""
-        self._shared = False
+        self._totals: Ints = self._fixed_total
+        """All scores, less than 0 where not feasible."""
         self._parts: Parts = ()
         """What the plugins read of the shape when the scores were worked out."""
-        self._asked: list[Counter] = []
-        """How often the plugins were asked whose scores are asked for again row by row."""
 
     @property
     def is_known(self) -> bool:
         """Whether there are scores that can be brought up to date."""
         return self._settled_total is not None
 
+    @property
+    def cross_node_plugins(self) -> int:
+        """How many plugins' scores depend on other rows."""
+        return len(self._cross_node)
+
     def forget(self) -> None:
         """Nodes or objects changed: start over when scores are needed next."""
         self._settled_total = None
-        self._shared = False
 
     def look_at_images(self) -> None:
         """Images came to nodes or left them: start over if a plugin reads something else of the shape by now."""
         if self.is_known and self._parts != self.profile.shared_answers.score_parts(self.shape):
             self.forget()
 
-    def share(self) -> None:
-        """The scores are referred to from outside: leave them as they are and change copies from now on."""
-        self._shared = True
-        for cross_node in self._cross_node:
-            cross_node.share()
-
-    def scorings(self) -> list[RowScore]:
-        """The scores per plugin, in the order of the profile."""
-        return self._in_order([*self._settled, *_said(self._cross_node)])
+    def scorings(self, state: CycleState) -> list[RowScore]:
+        """The scores per plugin, in the order of the profile, right after `catch_up`. Raises PluginError."""
+        return self._in_order([*self._row_scores(state), *_said(self._cross_node)])
 
     def catch_up(self, state: CycleState, codes: Codes, rows: ChangedRows, many: bool, order: NameOrder) -> None:
         """Bring everything up to date. On `rows` pods or verdicts changed; with `many`, verdicts did on others as well.
@@ -87,14 +82,11 @@ class Totals:
             settled_total = self._settle(state, codes)
             self._add_up(codes, settled_total, order)
         else:
-            self._own()
             if len(rows) <= _FEW:
                 for row in listed(rows):
                     self._score_row(state, row, settled_total)
             else:
                 self._score_rows(state, np.asarray(rows, dtype=np.intp), settled_total)
-            for counter in self._asked:
-                counter.value += len(rows)
             if many:
                 for cross_node in self._cross_node:
                     cross_node.start(state, self.shape, codes)
@@ -110,13 +102,24 @@ class Totals:
         cross_node = [
             cross_node_scores(item.plugin, item.weight, item.given, self.profile) for item in self._cross_node
         ]
-        totals = self._settled_total.copy()
+        totals = self._settled_total.astype(np.int64)
         separate = state.for_scores()
         for item in cross_node:
             item.start(separate, self.shape, codes)
             totals += item.final
         totals[codes != 0] = NO_NODE
-        return self._in_order([*self._settled, *_said(cross_node)]), totals
+        return self._in_order([*self._row_scores(state), *_said(cross_node)]), totals
+
+    def _row_scores(self, state: CycleState) -> list[RowScore]:
+        """The scores that depend on one row each."""
+        rows = self.profile.snapshot.all_rows
+        return [
+            *self._fixed,
+            *(
+                RowScore(plugin, plugin.score(state, self.shape, rows).astype(np.int64) * weight)
+                for plugin, weight, _ in self._by_row
+            ),
+        ]
 
     def _in_order(self, scores: list[RowScore]) -> list[RowScore]:
         by_name = {item.plugin.name: item for item in scores}
@@ -124,63 +127,58 @@ class Totals:
 
     def _settle(self, state: CycleState, codes: Codes) -> Ints:
         """Divide the score plugins into those with one answer per row and those that look at all feasible nodes."""
-        shape, snapshot, profile = self.shape, self.profile.snapshot, self.profile
-        feasible = (codes == 0).nonzero()[0]
-        self._settled, self._cross_node, self._asked = [], [], []
+        shape, profile = self.shape, self.profile
+        feasible = profile.shared_answers.feasible(codes)
+        self._by_row, self._cross_node = [], []
         parts = self._parts = profile.shared_answers.score_parts(shape)
         known = profile.shared_answers.scores(parts)
-        if known is not None:
-            self._settled += known.scores
-            settled_total = known.total.copy()
-            for plugin, raw in known.raw:
-                self._keep_cross_node(state, codes, feasible, plugin, raw)
-        else:
-            settled_total = np.zeros(snapshot.size, dtype=np.int64)
-        for preparing in profile.pre_score:
-            if profile.score and preparing.name not in profile.weights:
-                pre_score(preparing, state, shape, feasible, profile)
+        for preparing in profile.only_pre_score:
+            pre_score(preparing, state, shape, feasible, profile)
         silent: list[str] = []
+        fixed: list[RowScore] = []
         raws: list[tuple[ScorePlugin, Ints]] = []
-        for plugin in profile.score:
-            if known is not None and plugin.name in known.known:
-                continue
+        scored: Ints | None = None
+        for plugin in profile.score if known is None else known.others:
             if plugin.score_scope is Scope.CLUSTER:
                 if not self._keep_cross_node(state, codes, feasible, plugin, None):
                     silent.append(plugin.name)
-            elif pre_score(plugin, state, shape, feasible, profile) is not None:
+                continue
+            if pre_score(plugin, state, shape, feasible, profile) is not None:
                 silent.append(plugin.name)
-            else:
-                given = self._settle_one(state, plugin, settled_total)
-                if given is None:
-                    continue
-                is_fixed = plugin.score_scope is Scope.NODE
-                self._keep_cross_node(state, codes, feasible, plugin, given if is_fixed else None)
+                continue
+            is_fixed = plugin.score_scope is Scope.NODE
+            scores, is_final = self._ask(state, plugin)
+            if not is_final:
+                self._keep_cross_node(state, codes, feasible, plugin, scores if is_fixed else None)
                 if is_fixed:
-                    raws.append((plugin, given))
+                    raws.append((plugin, scores))
+            elif is_fixed:
+                fixed.append(RowScore(plugin, scores))
+            else:
+                self._by_row.append((plugin, profile.weights[plugin.name], profile.evaluations[plugin.name, "Score"]))
+                scored = scores if scored is None else scored + scores
         if known is None:
-            fixed = [item for item in self._settled if item.fixed]
-            profile.shared_answers.keep_scores(parts, silent, fixed, raws)
-        return settled_total
+            known = profile.shared_answers.keep_scores(parts, silent, fixed, raws)
+        else:
+            for plugin, raw in known.raw:
+                self._keep_cross_node(state, codes, feasible, plugin, raw)
+        own = [item for item in fixed if item not in known.scores]
+        self._fixed = (*known.scores, *own)
+        self._fixed_total = sum((item.final for item in own), known.total) if own else known.total
+        return self._fixed_total.copy() if scored is None else scored + self._fixed_total
 
-    def _settle_one(self, state: CycleState, plugin: ScorePlugin, settled_total: Ints) -> Ints | None:
-        """Ask a plugin for all rows and add its scores up; or return them if they depend on those of other rows."""
-        profile = self.profile
+    def _ask(self, state: CycleState, plugin: ScorePlugin) -> tuple[Ints, bool]:
+        """Ask a plugin for all rows: final scores, or raw ones (and False) if they depend on those of other rows."""
+        profile, rows = self.profile, self.profile.snapshot.all_rows
         with timed_plugin(profile.meter, plugin.name, "Score"):
-            scores, asked = profile.row_scores.of(plugin, state, self.shape)
-        counter = profile.evaluations[plugin.name, "Score"]
-        counter.value += asked
+            scores = plugin.score(state, self.shape, rows)
+        profile.evaluations[plugin.name, "Score"].value += profile.snapshot.node_count
         if plugin.normalizes:
             level = scores[profile.snapshot.alive[: profile.snapshot.size]]
             if not plugin.equal_stays_equal or (level != level[:1]).any():
-                return scores
-            scores = plugin.normalize(state, self.shape, profile.snapshot.all_rows, np.full_like(scores, level[0]))
-        weight = profile.weights[plugin.name]
-        final = scores * weight
-        settled_total += final
-        self._settled.append(RowScore(plugin, weight, final, plugin.score_scope is Scope.NODE))
-        if plugin.score_scope is not Scope.NODE:
-            self._asked.append(counter)
-        return None
+                return scores, False
+            scores = plugin.normalize(state, self.shape, rows, np.full_like(scores, level[0]))
+        return profile.weighed(scores, profile.weights[plugin.name]), True
 
     def _keep_cross_node(
         self, state: CycleState, codes: Codes, feasible: Ints, plugin: ScorePlugin, raw: Ints | None
@@ -197,7 +195,6 @@ class Totals:
         self, state: CycleState, codes: Codes, rows: ChangedRows, settled_total: Ints, order: NameOrder
     ) -> None:
         """Totals and ranking after changes on some rows; all of them anew if a plugin's scores moved everywhere."""
-        base = self._base
         others: list[int] = []
         everywhere = False
         for cross_node in self._cross_node:
@@ -207,45 +204,40 @@ class Totals:
             else:
                 others += more
         if everywhere:
-            index = np.asarray(rows, dtype=np.intp)
-            base[index] = np.where(codes.take(index) == 0, settled_total.take(index), _OUT)
-            self._add_cross_node(order)
+            self._add_up(codes, settled_total, order)
             return
-        totals = self._totals
+        totals, out = self._totals, self.profile.out
         if len(rows) + len(others) > _FEW:
             index = np.asarray(rows, dtype=np.intp)
             if others:
                 index = np.concatenate((index, np.array(others, dtype=np.intp)))
             changed: Ints = settled_total.take(index)
+            for cross_node in self._cross_node:
+                changed += cross_node.final.take(index)
             verdicts = codes.take(index)
             if np.count_nonzero(verdicts):
-                changed[verdicts != 0] = _OUT
-            base[index] = changed
-            if self._cross_node:
-                for cross_node in self._cross_node:
-                    changed += cross_node.final.take(index)
-                totals[index] = changed
+                changed[verdicts != 0] = out
+            totals[index] = changed
             self.ranking.start(totals, order)
             return
-        for row in [*rows, *others]:
+        for row in [*listed(rows), *others]:
             before = totals.item(row)
-            total = settled_total.item(row) if codes.item(row) == 0 else _OUT
-            base[row] = total
-            if self._cross_node:
+            if codes.item(row) == 0:
+                total = settled_total.item(row)
                 for cross_node in self._cross_node:
                     total += cross_node.final.item(row)
-                totals[row] = total
+            else:
+                total = out
+            totals[row] = total
             self.ranking.update(row, before, total)
 
     def _add_up(self, codes: Codes, settled_total: Ints, order: NameOrder) -> None:
         """All totals, and the ranking, from the scores."""
-        self._base = np.where(codes == 0, settled_total, _OUT)
-        self._add_cross_node(order)
-
-    def _add_cross_node(self, order: NameOrder) -> None:
-        totals = self._base
+        totals = settled_total.copy()
         for cross_node in self._cross_node:
-            totals = totals + cross_node.final
+            totals += cross_node.final
+        if not self.profile.shared_answers.is_every_node(codes) and np.count_nonzero(codes):
+            totals[codes != 0] = self.profile.out
         self._totals = totals
         if self.ranking is _NO_RANKING:
             self.ranking = Ranking(totals, order)
@@ -253,36 +245,20 @@ class Totals:
             self.ranking.start(totals, order)
 
     def _score_row(self, state: CycleState, row: int, settled_total: Ints) -> None:
-        total = settled_total.item(row)
-        for item in self._settled:
-            if not item.fixed:
-                score = item.plugin.score_row(state, self.shape, row) * item.weight
-                total += score - item.final.item(row)
-                item.final[row] = score
+        total = self._fixed_total.item(row)
+        for plugin, weight, asked in self._by_row:
+            total += plugin.score_row(state, self.shape, row) * weight
+            asked.value += 1
         settled_total[row] = total
 
     def _score_rows(self, state: CycleState, rows: IntRows, settled_total: Ints) -> None:
         """`_score_row` for many rows, each of them once."""
-        total = settled_total.take(rows)
-        for item in self._settled:
-            if not item.fixed:
-                scores = item.plugin.score(state, self.shape, rows)
-                if item.weight != 1:
-                    scores = scores * item.weight
-                total += scores
-                total -= item.final.take(rows)
-                item.final[rows] = scores
+        total = self._fixed_total.take(rows)
+        for plugin, weight, asked in self._by_row:
+            total += self.profile.weighed(plugin.score(state, self.shape, rows), weight)
+            asked.value += len(rows)
         settled_total[rows] = total
-
-    def _own(self) -> None:
-        if not self._shared:
-            return
-        self._shared = False
-        self._settled = [
-            item if item.fixed else RowScore(item.plugin, item.weight, item.final.copy(), False)
-            for item in self._settled
-        ]
 
 
 def _said(cross_node: list[CrossNodeScores]) -> list[RowScore]:
-    return [RowScore(item.plugin, item.weight, item.final, False) for item in cross_node if item.skip is None]
+    return [RowScore(item.plugin, item.final.astype(np.int64)) for item in cross_node if item.skip is None]

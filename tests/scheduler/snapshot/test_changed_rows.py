@@ -9,7 +9,7 @@ import pytest
 
 from bayplan.api.codec import from_tree
 from bayplan.api.types import core_v1
-from bayplan.scheduler.framework.kept_columns import Capacities
+from bayplan.scheduler.framework.resource_columns import resource_columns
 from bayplan.scheduler.snapshot import snapshot as module
 from bayplan.scheduler.snapshot.labels import listed, part
 from bayplan.scheduler.snapshot.snapshot import Snapshot
@@ -117,4 +117,4 @@ def test_a_part_of_a_column() -> None:
     assert part(column, slice(0, 10)) is not column
     assert part(column, slice(0, 10)).base is column
     assert part(column, np.array([7, 2])).tolist() == [7, 2]
-    assert Capacities(with_nodes(2)).of(0) is not None
+    assert resource_columns(with_nodes(2), 0, 1).of(slice(0, 2)) is not None

@@ -36,14 +36,20 @@ if TYPE_CHECKING:
 
 
 def decision_of(
-    cycle: Cycle, extenders: Sequence[Extender], pod: PodInfo, *, full: bool = True, explain: bool = False
+    cycle: Cycle,
+    extenders: Sequence[Extender],
+    pod: PodInfo,
+    *,
+    full: bool = True,
+    explain: bool = False,
+    scored: bool = True,
 ) -> Questions[Decision]:
     """The decision about a pod with what those of the extenders say that have a say in it; see `Cycle.decide`."""
     interested = [item for item in extenders if item.is_interested(pod.shape.spec)]
     if not interested:
-        return cycle.decide(pod, full=full, explain=explain)
+        return cycle.decide(pod, full=full, explain=explain, scored=scored)
     steps = ExtenderSteps(cycle, interested, pod)
-    return (yield from cycle.decide_with(steps, pod, full=full, explain=explain))
+    return (yield from cycle.decide_with(steps, pod, full=full, explain=explain, scored=scored))
 
 
 class ExtenderSteps:

@@ -221,13 +221,6 @@ class ScorePlugin(Plugin, ABC):
         """The raw score of one row; equal to `score` on it."""
         return int(self.score(state, pod, np.array([row], dtype=np.intp))[0])
 
-    def row_key(self, state: CycleState) -> Hashable | None:
-        """All that the raw score follows from besides the row: pods with equal keys get equal scores. None: from the pod as a whole.
-
-        Only for `Scope.ROW`, after PreScore.
-        """
-        return None
-
     def normalize(self, state: CycleState, pod: PodShape, feasible: Rows, scores: Ints) -> Ints:
         """Scores of all feasible rows brought to 0..100. `scores[i]` belongs to `feasible[i]`."""
         return scores

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bayplan.api.selectors import LabelSelector
 from bayplan.scheduler.framework.extension_points import FEW_ROWS
 from bayplan.scheduler.snapshot.counters import PodCounter
-from bayplan.scheduler.snapshot.labels import Bools, ChangedRows, IntRows, Ints, LabelColumn, Rows, listed
+from bayplan.scheduler.snapshot.labels import Bools, ChangedRows, Counts, IntRows, Ints, LabelColumn, Rows, listed
 from bayplan.scheduler.snapshot.snapshot import WhatIfPods
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -65,19 +65,20 @@ class Domains:
         self.eligible = eligible
         self.counter = counter
         self.self_match = self_match
-        self.seen: Ints = np.zeros(0, dtype=np.int64)
-        self.counts: Ints = np.zeros(0, dtype=np.int64)
+        self.seen: Counts = np.zeros(0, dtype=np.int32)
+        self.counts: Counts = np.zeros(0, dtype=np.int32)
         self.count()
 
     def count(self) -> None:
         """Count all pods anew."""
         size, length = len(self.eligible), len(self.column.values) + 1
+        self.counts = np.zeros(length, dtype=np.int32)
         if self.counter is None:
-            self.seen, self.counts = np.zeros(size, dtype=np.int64), np.zeros(length, dtype=np.int64)
+            self.seen = np.zeros(size, dtype=np.int32)
             return
         self.seen = self.counter.per_row[:size].copy()
-        ids = np.where(self.ids < 0, length - 1, self.ids)[self.eligible]
-        self.counts = np.bincount(ids, weights=self.seen[self.eligible], minlength=length).astype(np.int64)
+        rows = (self.seen.astype(np.bool_) & self.eligible).nonzero()[0]
+        np.add.at(self.counts, self.ids.take(rows), self.seen.take(rows))
 
     def changed(self, rows: ChangedRows) -> list[int]:
         """Those of some rows on which the number of pods changed since they were taken in."""
@@ -179,7 +180,7 @@ class Cost:
     """What one ScheduleAnyway constraint adds to the score per row: `cost[row]`; zero without the label.
 
     `weight` follows from how many domains the feasible nodes make up: `feasible[domain]` of them are in each. Of host
-    names there are as many as feasible nodes.
+    names there are as many as feasible nodes; these are not counted one by one.
     """
 
     __slots__ = ("cost", "domains", "feasible", "is_hostname", "spread", "weight")
@@ -187,13 +188,22 @@ class Cost:
     def __init__(self, domains: Domains, chosen: Bools) -> None:
         self.domains = domains
         self.is_hostname = domains.constraint.topology_key == HOSTNAME
-        length = len(domains.counts)
-        ids = np.where(domains.ids < 0, length - 1, domains.ids)
-        self.feasible: Ints = np.bincount(ids[chosen], minlength=length)
-        self.spread = int(chosen.sum() if self.is_hostname else np.count_nonzero(self.feasible))
+        ids, length = domains.ids, len(domains.counts)
+        missing = ids < 0
+        is_missing = bool(missing.any())
+        self.feasible: Ints | None = None
+        if self.is_hostname:
+            self.spread = int(np.count_nonzero(chosen))
+            counts = domains.seen
+        else:
+            places = np.where(missing, length - 1, ids) if is_missing else ids
+            self.feasible = np.bincount(places if chosen.all() else places[chosen], minlength=length)
+            self.spread = int(np.count_nonzero(self.feasible))
+            counts = domains.counts.take(places)
         self.weight = math.log(self.spread + 2)
-        counts = domains.seen if self.is_hostname else domains.counts[ids]
-        self.cost: Fractions = np.where(domains.ids >= 0, self._of(counts.astype(np.float64)), 0.0)
+        self.cost: Fractions = self._of(counts.astype(np.float64))
+        if is_missing:
+            self.cost[missing] = 0.0
 
     def _of(self, counts: Any) -> Any:
         return counts * self.weight + float(self.domains.constraint.max_skew - 1)
@@ -206,7 +216,7 @@ class Cost:
     def choose(self, row: int, is_chosen: bool) -> bool:
         """A row became feasible, or is so no more; tells whether the weight changes with that."""
         delta = 1 if is_chosen else -1
-        if self.is_hostname:
+        if self.feasible is None:
             self.spread += delta
             return True
         domain = self.domains.ids[row]

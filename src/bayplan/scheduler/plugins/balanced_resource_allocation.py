@@ -6,8 +6,6 @@ Source: `balanced_allocation.go` of Kubernetes 1.21 and before.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,10 +32,6 @@ class BalancedResourceAllocation(PreScorePlugin, ScorePlugin):
         scores = ((1.0 - np.abs(cpu - memory)) * MAX_NODE_SCORE).astype(np.int64)
         scores[(cpu >= 1.0) | (memory >= 1.0)] = 0
         return scores
-
-    def row_key(self, state: CycleState) -> Hashable | None:
-        key: Hashable = state.score_data[self.name]
-        return key
 
     def _shares(self, column: int, requested: Ints, request: int, rows: Rows) -> NDArray[np.float64]:
         """What is requested of what each node has, the pod included; 1 of a resource that it does not have."""

@@ -168,8 +168,11 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScor
     # Filter
 
     def pre_filter(self, state: CycleState, pod: PodShape) -> Skip | Narrow | Reject | None:
+        has_own = pod.required_affinity or pod.required_anti
+        if not has_own and not self.snapshot.counts.may_mean(pod.labels):
+            return SKIP
         data = self._look(pod)
-        if not pod.required_affinity and not pod.required_anti and not any(one.occupied.any() for one in data.existing):
+        if not has_own and not any(one.occupied.any() for one in data.existing):
             return SKIP
         state.data[self.name] = data
         return None
@@ -264,7 +267,8 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScor
 
     def pre_score(self, state: CycleState, pod: PodShape, feasible: Rows) -> Skip | None:
         own = bool(pod.preferred_affinity or pod.preferred_anti)
-        if self.args.ignore_preferred_terms_of_existing_pods and not own:
+        ignores_others = self.args.ignore_preferred_terms_of_existing_pods
+        if not own and (ignores_others or not self.snapshot.counts.may_mean(pod.labels)):
             return SKIP
         counters: list[PodCounter] = []
         sources = self._sources(pod, counters)

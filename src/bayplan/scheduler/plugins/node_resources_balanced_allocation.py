@@ -7,22 +7,23 @@ without the pod: 50 + (50 + after - before) / 2.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayplan.scheduler.framework.arguments import NodeResourcesBalancedAllocationArgs
 from bayplan.scheduler.framework.extension_points import MAX_NODE_SCORE, PreScorePlugin, Scope, ScorePlugin
-from bayplan.scheduler.framework.kept_columns import Capacities, KeptColumn
+from bayplan.scheduler.framework.resource_columns import Bound, resource_columns
 from bayplan.scheduler.framework.state import CycleState, Handle, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Skip
 from bayplan.scheduler.snapshot.device_totals import DeviceTotals, device_totals
-from bayplan.scheduler.snapshot.labels import Ints, Rows, part
+from bayplan.scheduler.snapshot.labels import Ints, Rows
 from bayplan.scheduler.snapshot.resources import is_scalar_resource
 
 Fractions = NDArray[np.float64]
+
+_FULL: Final = Bound(1, np.float64)
 
 
 class _Balanced(NamedTuple):
@@ -43,9 +44,6 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         self.args = (
             args if isinstance(args, NodeResourcesBalancedAllocationArgs) else NodeResourcesBalancedAllocationArgs()
         )
-        self._capacities = Capacities(self.snapshot)
-        self._requested: dict[int, KeptColumn] = {}
-        self._before: dict[tuple[int, int], KeptColumn] = {}
 
     def pre_score(self, state: CycleState, pod: PodShape, feasible: Rows) -> Skip | None:
         balanced = []
@@ -111,73 +109,31 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         gain = MAX_NODE_SCORE // 2 + _balance_of(after) - _balance_of(before)
         return MAX_NODE_SCORE // 2 + (gain // 2 if gain >= 0 else -(-gain // 2))
 
-    def row_key(self, state: CycleState) -> Hashable | None:
-        balanced: tuple[_Balanced, ...] = state.score_data[self.name]
-        return balanced if all(item.devices is None for item in balanced) else None
-
     def _scores_of_two(self, one: _Balanced, other: _Balanced, rows: Rows) -> Ints | None:
-        """The scores by the usual two resources; None if nodes lack one of them."""
-        size = self._capacities.of(one.column) if one.devices is None else None
-        space = self._capacities.of(other.column) if other.devices is None else None
-        if size is None or space is None:
+        """The scores by the usual two resources; None if nodes lack one of them.
+
+        With d the difference of the two shares, (1 - d / 2) * 100 is worked out as (2 - d) * 50: halving a float is exact.
+        """
+        if one.devices is not None or other.devices is not None:
             return None
-        gain = part(self._requested_column(one.column).values(), rows) + float(one.request)
-        gain /= part(size, rows)
-        np.minimum(gain, 1.0, out=gain)
-        filled = part(self._requested_column(other.column).values(), rows) + float(other.request)
-        filled /= part(space, rows)
-        np.minimum(filled, 1.0, out=filled)
-        gain -= filled
+        found = resource_columns(self.snapshot, one.column, other.column).of(rows)
+        if found is None:
+            return None
+        columns, capacities = found
+        shares = columns[2:4] + np.array(((one.request,), (other.request,)), dtype=np.float64)
+        shares /= capacities
+        np.minimum(shares, _FULL.of(shares.shape[1]), out=shares)
+        gain: Fractions = shares[0]
+        gain -= shares[1]
         np.abs(gain, out=gain)
-        gain /= 2
-        np.subtract(1.0, gain, out=gain)
-        gain *= MAX_NODE_SCORE
+        np.subtract(2.0, gain, out=gain)
+        gain *= MAX_NODE_SCORE // 2
         np.floor(gain, out=gain)
-        gain -= part(self._before_column(one.column, other.column).values(), rows)
-        gain /= 2
-        np.trunc(gain, out=gain)
-        gain += MAX_NODE_SCORE // 2
-        return gain.astype(np.int64)
-
-    def _requested_column(self, column: int) -> KeptColumn:
-        kept = self._requested.get(column)
-        if kept is None:
-            snapshot = self.snapshot
-            kept = self._requested[column] = KeptColumn(
-                snapshot,
-                lambda rows: snapshot.requested[column, rows].astype(np.float64),
-                lambda row: float(snapshot.requested.item(column, row)),
-            )
-        return kept
-
-    def _before_column(self, one: int, other: int) -> KeptColumn:
-        """Per row, its balance without the pod, less 50, of two resources that all nodes have."""
-        kept = self._before.get((one, other))
-        if kept is None:
-            snapshot = self.snapshot
-
-            def of_rows(rows: Rows) -> Fractions:
-                used = [
-                    np.minimum(
-                        snapshot.requested[column, rows].astype(np.float64)
-                        / np.maximum(snapshot.allocatable[column, rows], 1).astype(np.float64),
-                        1.0,
-                    )
-                    for column in (one, other)
-                ]
-                deviation = np.abs((used[0] - used[1]) / 2)
-                balance: Fractions = np.floor((1 - deviation) * MAX_NODE_SCORE) - MAX_NODE_SCORE // 2
-                return balance
-
-            def of_row(row: int) -> float:
-                used, filled = (
-                    min(snapshot.requested.item(column, row) / max(snapshot.allocatable.item(column, row), 1), 1.0)
-                    for column in (one, other)
-                )
-                return float(int((1 - abs((used - filled) / 2)) * MAX_NODE_SCORE) - MAX_NODE_SCORE // 2)
-
-            kept = self._before[one, other] = KeptColumn(snapshot, of_rows, of_row)
-        return kept
+        gain -= columns[4]
+        gain *= 0.5
+        scores: Ints = gain.astype(np.int16)
+        scores += MAX_NODE_SCORE // 2
+        return scores
 
     def _gain_of_two(self, one: _Balanced, other: _Balanced, row: int) -> int | None:
         """The gain for the usual two resources, without lists; None if the node lacks one of them."""

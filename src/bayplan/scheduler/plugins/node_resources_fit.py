@@ -5,7 +5,6 @@ Strategies: LeastAllocated (default) spreads, MostAllocated packs, RequestedToCa
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,9 +19,9 @@ from bayplan.scheduler.framework.extension_points import (
     Scope,
     ScorePlugin,
 )
-from bayplan.scheduler.framework.kept_columns import Capacities, Floats, KeptColumn
 from bayplan.scheduler.framework.placement_fullness import PlacementFullness
 from bayplan.scheduler.framework.placements import PlacementScorePlugin, Proposal
+from bayplan.scheduler.framework.resource_columns import Bound, resource_columns, with_defaults
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.framework.what_if import WhatIf
@@ -41,6 +40,10 @@ from bayplan.scheduler.snapshot.resources import (
 TOO_MANY_PODS: Final = 1
 """Lowest bit of a verdict's bit set; then two bits per requested resource: insufficient, and more than the node has."""
 
+_MOST_NODES: Final = 300
+"""A pod may request what so many nodes have, for scores to fit into 16 bits while they are worked out."""
+_NOTHING: Final = Bound(0, np.int16)
+
 
 class _Scored(NamedTuple):
     """A resource that counts for the score: `request` is what the pod adds to it."""
@@ -48,8 +51,6 @@ class _Scored(NamedTuple):
     column: int
     request: int
     weight: int
-    nonzero: bool
-    """cpu and memory count with defaults for containers that say nothing."""
     devices: DeviceTotals | None
     """What nodes without the resource have of devices that stand for it."""
 
@@ -108,8 +109,6 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         self.args = args if isinstance(args, NodeResourcesFitArgs) else NodeResourcesFitArgs()
         self.curve = utilization_curve(self.args.shape) if self.args.shape else np.zeros(101, dtype=np.int64)
         self._codes: dict[tuple[Vector, int], int] = {}
-        self._capacities = Capacities(self.snapshot)
-        self._free: dict[int, KeptColumn] = {}
         self._fullness = PlacementFullness(self.snapshot, self.args)
 
     # Filter
@@ -139,11 +138,16 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
         snapshot = self.snapshot
         vector: Vector = state.data[self.name]
+        if snapshot.fits_everywhere(vector):
+            return np.zeros(snapshot.select(rows), dtype=np.int32)
         refused = part(snapshot.places, rows) <= 0
         for column, amount in vector:
             refused |= part(snapshot.free[column], rows) < amount
         codes = np.zeros(len(refused), dtype=np.int32)
-        if np.count_nonzero(refused):
+        if not np.count_nonzero(refused):
+            if isinstance(rows, slice):
+                snapshot.look_for_room()
+        else:
             which = refused.nonzero()[0]
             codes[which] = self._refusals(state, which if isinstance(rows, slice) else rows[which])
         return codes
@@ -207,13 +211,14 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             if column is None or (request == 0 and is_scalar_resource(item.name)):
                 continue
             devices = device_totals(self.snapshot, item.name)
-            scored.append(_Scored(column, request, item.weight, column in (CPU, MEMORY), devices))
+            scored.append(_Scored(column, request, item.weight, devices))
         state.score_data[self.name] = tuple(scored)
         return None
 
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
-        if self.args.strategy == "LeastAllocated":
-            fast = self._least_allocated(state.score_data[self.name], rows)
+        scored: tuple[_Scored, ...] = state.score_data[self.name]
+        if len(scored) == 2 and self.args.strategy == "LeastAllocated":
+            fast = self._least_allocated(*scored, rows)
             if fast is not None:
                 return fast
         return self._scores(state, rows, is_empty=False)
@@ -253,61 +258,32 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         quotient: Ints = total // divisor
         return quotient
 
-    def _least_allocated(self, scored: tuple[_Scored, ...], rows: Rows) -> Ints | None:
-        """The scores in float64; None if that would not be exact, or nodes lack a resource."""
-        total: Floats | None = None
-        weights = 0
-        for item in scored:
-            capacity = self._capacities.of(item.column) if item.devices is None else None
-            if capacity is None:
-                return None
-            scores = part(self._free_column(item).values(), rows) - float(item.request * MAX_NODE_SCORE)
-            scores /= part(capacity, rows)
-            np.floor(scores, out=scores)
-            np.maximum(scores, 0.0, out=scores)
-            if item.weight != 1:
-                scores *= item.weight
-            weights += item.weight
-            if total is None:
-                total = scores
-            else:
-                total += scores
-        if total is None or not weights:
+    def _least_allocated(self, one: _Scored, other: _Scored, rows: Rows) -> Ints | None:
+        """The scores of two resources by way of float64; None if that would not be exact, or nodes lack one."""
+        columns = resource_columns(self.snapshot, one.column, other.column)
+        found = columns.of(rows) if one.devices is None and other.devices is None else None
+        if found is None:
             return None
-        total /= weights
-        return total.astype(np.int64)
-
-    def _free_column(self, item: _Scored) -> KeptColumn:
-        """Per row, 100 times what the pods there leave of a resource."""
-        column = item.column
-        kept = self._free.get(column)
-        if kept is None:
-            snapshot = self.snapshot
-
-            def of_rows(rows: Rows) -> Floats:
-                free: Ints = snapshot.allocatable[column, rows] - self._requested(item, rows)
-                return free.astype(np.float64) * MAX_NODE_SCORE
-
-            def of_row(row: int) -> float:
-                if column == CPU:
-                    used = snapshot.nonzero_cpu.item(row)
-                else:
-                    used = (snapshot.nonzero_memory if column == MEMORY else snapshot.requested[column]).item(row)
-                return float(snapshot.allocatable.item(column, row) - used) * MAX_NODE_SCORE
-
-            kept = self._free[column] = KeptColumn(snapshot, of_rows, of_row)
-        return kept
-
-    def row_key(self, state: CycleState) -> Hashable | None:
-        scored: tuple[_Scored, ...] = state.score_data[self.name]
-        return scored if all(item.devices is None for item in scored) else None
+        if one.request > _MOST_NODES * columns.least[0] or other.request > _MOST_NODES * columns.least[1]:
+            return None
+        values, capacities = found
+        taken = np.array(((one.request,), (other.request,)), dtype=np.float64)
+        taken *= MAX_NODE_SCORE
+        left = values[:2] - taken
+        left /= capacities
+        scores: Ints = left.astype(np.int16)
+        np.maximum(scores, _NOTHING.of(scores.shape[1]), out=scores)
+        if one.weight == other.weight:
+            total: Ints = scores[0]
+            total += scores[1]
+            total >>= 1
+            return total
+        total = scores[0] * np.int64(one.weight) + scores[1] * np.int64(other.weight)
+        total //= one.weight + other.weight
+        return total
 
     def _requested(self, item: _Scored, rows: Rows) -> Ints:
-        if item.nonzero:
-            column = self.snapshot.nonzero_cpu if item.column == CPU else self.snapshot.nonzero_memory
-            return column[rows]
-        values: Ints = self.snapshot.requested[item.column, rows]
-        return values
+        return with_defaults(self.snapshot, item.column)[rows]
 
     def score_row(self, state: CycleState, pod: PodShape, row: int) -> int:
         if self.args.strategy != "LeastAllocated":

@@ -47,12 +47,12 @@ SCHEDULE_ANYWAY: Final = "ScheduleAnyway"
 @dataclass(slots=True)
 class _Score:
     """`raw`: rounded sum of costs per row; `chosen`: rows that are feasible and take part; `ignored`: rows that lack a
-    topology label."""
+    topology label, None if none does."""
 
     costs: list[Cost]
     raw: Ints
     chosen: Bools
-    ignored: Bools
+    ignored: Bools | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,13 +226,16 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
         need_all = bool(pod.spec.topology_spread_constraints) or self.args.defaulting_type != "System"
         domains = self._domains(constraints, pod, need_all_labels=need_all)
         size = self.snapshot.size
-        ignored = np.zeros(size, dtype=np.bool_)
+        ignored: Bools | None = None
         if need_all:
+            lacking = np.zeros(size, dtype=np.bool_)
             for item in domains:
-                ignored |= item.ids < 0
+                lacking |= item.ids < 0
+            ignored = lacking if lacking.any() else None
         chosen = np.zeros(size, dtype=np.bool_)
         chosen[feasible] = True
-        chosen &= ~ignored
+        if ignored is not None:
+            chosen &= ~ignored
         costs = [Cost(item, chosen) for item in domains]
         state.score_data[self.name] = _Score(costs, _rounded(costs, EVERY_ROW), chosen, ignored)
         return None
@@ -270,7 +273,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
 
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
         data: _Score = state.score_data[self.name]
-        return np.where(data.ignored[rows], 0, data.raw[rows])
+        return data.raw[rows] if data.ignored is None else np.where(data.ignored[rows], 0, data.raw[rows])
 
     def score_empty(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
         """Pods are counted per host name when a node is scored, per other domain before that."""
@@ -278,20 +281,20 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
         total: Fractions = np.zeros(self.snapshot.select(rows))
         for item in data.costs:
             total += item.empty(rows) if item.is_hostname else item.cost[rows]
-        return np.where(data.ignored[rows], 0, _whole(total))
+        return _whole(total) if data.ignored is None else np.where(data.ignored[rows], 0, _whole(total))
 
     def score_row(self, state: CycleState, pod: PodShape, row: int) -> int:
         data: _Score = state.score_data[self.name]
-        return 0 if data.ignored.item(row) else data.raw.item(row)
+        return 0 if data.ignored is not None and data.ignored.item(row) else data.raw.item(row)
 
     def counted(self, state: CycleState, pod: PodShape) -> Bools | None:
         data: _Score = state.score_data[self.name]
-        return ~data.ignored
+        return None if data.ignored is None else ~data.ignored
 
     def scale(self, state: CycleState, pod: PodShape, scores: Ints, lowest: int, highest: int) -> Ints:
         if highest == 0:
             return np.full_like(scores, MAX_NODE_SCORE)
-        scaled: Ints = MAX_NODE_SCORE * (highest + lowest - scores) // highest
+        scaled: Ints = MAX_NODE_SCORE * ((highest + lowest) - scores.astype(np.int64)) // highest
         return scaled
 
     def scale_one(self, state: CycleState, pod: PodShape, score: int, lowest: int, highest: int) -> int:
@@ -329,10 +332,12 @@ def _changed_choices(data: _Score, codes: Codes, rows: ChangedRows) -> list[int]
     """Those of some rows that have become feasible, or are so no more, and take part."""
     if len(rows) == 1:
         (row,) = listed(rows)
-        return [row] if (codes.item(row) == 0 and not data.ignored.item(row)) != data.chosen.item(row) else []
+        is_ignored = data.ignored is not None and data.ignored.item(row)
+        return [row] if (codes.item(row) == 0 and not is_ignored) != data.chosen.item(row) else []
     index = np.asarray(rows, dtype=np.intp)
     is_chosen = codes.take(index) == 0
-    is_chosen &= ~data.ignored.take(index)
+    if data.ignored is not None:
+        is_chosen &= ~data.ignored.take(index)
     found: list[int] = index[is_chosen != data.chosen.take(index)].tolist()
     return found
 
@@ -352,10 +357,10 @@ def _rounded(costs: list[Cost], rows: Rows) -> Ints:
 
 
 def _whole(total: Fractions) -> Ints:
-    """Sums of costs, rounded half up."""
+    """Sums of costs, rounded half up; 32 bits are enough for more than 100 million pods in a domain."""
     whole = np.trunc(total)
-    raw: Ints = (whole + (total - whole >= 0.5)).astype(np.int64)
-    return raw
+    whole += (total - whole) >= 0.5
+    return whole.astype(np.int32)
 
 
 def _round(total: float) -> int:

@@ -160,7 +160,7 @@ class _Asking:
         members: list[Any] = []
         try:
             minimum = minimum_of_group(snapshot, infos[0].pod) or 0
-            members, _ = yield from GangCycle(cycle, cache, core.settings.extenders).run(gang, minimum)
+            members, _ = yield from GangCycle(cycle, cache, core.settings.extenders, scored=True).run(gang, minimum)
             for member in members:
                 self._note(self._answers[member.queued.pod.key], member.decision)
         finally:

@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary, ref
 import numpy as np
 
 from bayplan.api.selectors import LabelSelector
-from bayplan.scheduler.snapshot.labels import Ints, LabelColumn, grow
+from bayplan.scheduler.snapshot.labels import Counts, LabelColumn, grow
 
 Label = tuple[str, str]
 """Key and value."""
@@ -61,7 +61,7 @@ class DomainCounts:
     def __init__(self, column: LabelColumn) -> None:
         self.column = column
         self.pods = 0
-        self.per_domain: Ints = np.zeros(len(column.values) + 1, dtype=np.int64)
+        self.per_domain: Counts = np.zeros(len(column.values) + 1, dtype=np.int32)
 
     def add(self, row: int, delta: int) -> None:
         """Count a pod on a node in or out."""
@@ -77,11 +77,11 @@ class DomainCounts:
         """Pods in one domain."""
         return self.per_domain.item(domain) if domain < len(self.per_domain) else 0
 
-    def domains(self) -> Ints:
+    def domains(self) -> Counts:
         """Pods per domain, with one more entry, zero, for nodes without the topology label."""
         return self.padded()[: len(self.column.values) + 1].copy()
 
-    def padded(self) -> Ints:
+    def padded(self) -> Counts:
         """Pods per domain, with more entries, zero, the last of them for nodes without the topology label; not to be changed, nor kept."""
         wanted = len(self.column.values) + 1
         if len(self.per_domain) < wanted:
@@ -107,7 +107,7 @@ class Tally:
         self.matches = matches
         self.live_only = live_only
         self.anchor = anchor
-        self.per_row: Ints = np.zeros(capacity, dtype=np.int64)
+        self.per_row: Counts = np.zeros(capacity, dtype=np.int32)
         self.spread: list[DomainCounts] = []
         """The same pods per domain of topology keys."""
 
@@ -127,7 +127,7 @@ class PodCounter:
         self._tally = tally
 
     @property
-    def per_row(self) -> Ints:
+    def per_row(self) -> Counts:
         """Matching pods per node."""
         return self._tally.per_row
 
@@ -207,6 +207,7 @@ class PodCounts:
         "_listed_at_most",
         "_restored",
         "_tallies",
+        "_term_anchors",
         "_terms",
         "term_epoch",
     )
@@ -228,6 +229,8 @@ class PodCounts:
         """Counters that nobody holds any more; their tallies are dropped when no counting is going on."""
         self._terms: dict[tuple[str, Label | None], WeakValueDictionary[TermKey, TermGroup]] = {}
         """By kind and by the anchor of the term's selector."""
+        self._term_anchors: set[Label | None] = set()
+        """The anchors in `_terms`."""
         self._anchors_at_most = _FEW_ENTRIES
         self.term_epoch = 0
         self._epochs: dict[Label | None, int] = {}
@@ -255,9 +258,11 @@ class PodCounts:
             self._sweep()
             group = self._groups[key] = LabelGroup(namespace, labels)
             self._list(group)
-            asked = (self._anchored.get(anchor) for anchor in (None, *labels.items()))
-            tallies = (tally for some in asked if some for tally in some.values())
-            group.tallies = [tally for tally in tallies if tally.matches(namespace, labels)]
+            anchored = self._anchored
+            if anchored:
+                asked = [some for anchor in (None, *labels.items()) if (some := anchored.get(anchor))]
+                tallies = [tally for some in asked for tally in some.values()]
+                group.tallies = [tally for tally in tallies if tally.matches(namespace, labels)]
         return group
 
     def _list(self, group: LabelGroup) -> None:
@@ -343,12 +348,19 @@ class PodCounts:
         if by_key is None:
             if len(self._terms) >= self._anchors_at_most:
                 self._terms = {where: terms for where, terms in self._terms.items() if terms}
+                self._term_anchors = {anchor for _, anchor in self._terms}
                 self._anchors_at_most = 2 * len(self._terms) + _FEW_ENTRIES
             by_key = self._terms[where] = WeakValueDictionary()
+            self._term_anchors.add(where[1])
         term = by_key.get(key)
         if term is None:
             term = by_key[key] = TermGroup(key, self._column(key.topology_key))
         return term
+
+    def may_mean(self, labels: Mapping[str, str]) -> bool:
+        """Whether there can be a term, of whatever kind, that means a pod with these labels; False is certain."""
+        anchors = self._term_anchors
+        return bool(anchors) and (None in anchors or not anchors.isdisjoint(labels.items()))
 
     def terms(self, kind: str, labels: Mapping[str, str]) -> list[TermGroup]:
         """The term groups of a kind that at least one pod in some domain carries and that may mean a pod with these labels.

@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 Ids = NDArray[np.int32]
 Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
+Ints = NDArray[np.signedinteger[Any]]
+"""Integers of any width; of 64 bits unless said otherwise."""
+Counts = NDArray[np.int32]
+"""Numbers of pods."""
 IntRows = NDArray[np.intp]
 Rows = IntRows | slice
 """Rows to look at: an index array, or a slice for all of them."""

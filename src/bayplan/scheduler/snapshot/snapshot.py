@@ -7,7 +7,7 @@ after which caches start over. What nodes say of themselves is in `columns`; her
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
@@ -18,10 +18,11 @@ from bayplan.scheduler.snapshot.catalog import Catalog
 from bayplan.scheduler.snapshot.columns import NodeColumns, with_resources
 from bayplan.scheduler.snapshot.counters import PodCounts
 from bayplan.scheduler.snapshot.gangs import Gangs
-from bayplan.scheduler.snapshot.labels import ChangedRows, Ints, grow
+from bayplan.scheduler.snapshot.labels import ChangedRows, Counts, Ints, grow
 from bayplan.scheduler.snapshot.nodes import NodeFacts, node_facts
 from bayplan.scheduler.snapshot.pending_allocations import PendingAllocation
 from bayplan.scheduler.snapshot.pods import PodInfo, is_ended
+from bayplan.scheduler.snapshot.resources import Vector
 from bayplan.scheduler.snapshot.shape import HostPort, ShapeTable, keeps_shape
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class WhatIfPods:
     __slots__ = ("__weakref__", "per_row")
 
     def __init__(self, capacity: int) -> None:
-        self.per_row: Ints = np.zeros(capacity, dtype=np.int64)
+        self.per_row: Counts = np.zeros(capacity, dtype=np.int32)
 
 
 class Snapshot(NodeColumns):
@@ -78,12 +79,17 @@ class Snapshot(NodeColumns):
         self.nonzero_memory: Ints = np.zeros(capacity, dtype=np.int64)
         self.pod_count: Ints = np.zeros(capacity, dtype=np.int64)
         self.places: Ints = np.zeros(capacity, dtype=np.int64)
+        self._least_free = [0] * 8
+        self._least_places = 0
+        """No node has less of a resource, or fewer places; some may have more."""
         self.pods_on: list[dict[str, PodInfo]] = []
         self.pods: dict[str, PodInfo] = {}
         self.ports: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
         self.claim_users: dict[str, int] = {}
         self.what_if_claim_users: dict[str, int] = {}
         """How many more (or, negative, fewer) users claims have while pods are supposed to come or go."""
+        self.derived: dict[Hashable, Any] = {}
+        """What plugins work out of these columns and share."""
         self._what_if_pods: WeakValueDictionary[str, WhatIfPods] = WeakValueDictionary()
         self._orphans: dict[str, dict[str, PodInfo]] = {}
         self._log: list[int] = []
@@ -178,6 +184,7 @@ class Snapshot(NodeColumns):
             super()._grow_resources()
             self.requested = with_resources(self.requested, self.allocatable.shape[0])
             self.free = with_resources(self.free, self.allocatable.shape[0])
+            self._least_free += [0] * (len(self.free) - len(self._least_free))
 
     def _write_facts(self, row: int, node: Node, facts: NodeFacts) -> None:
         super()._write_facts(row, node, facts)
@@ -191,6 +198,25 @@ class Snapshot(NodeColumns):
         """What the node has is written: work out what is left of it."""
         self.free[:, row] = self.allocatable[:, row] - self.requested[:, row]
         self.places[row] = self.pod_limit[row] - self.pod_count[row]
+        if self.alive[row]:
+            self._least_free = [
+                min(one, other) for one, other in zip(self._least_free, self.free[:, row].tolist(), strict=True)
+            ]
+            self._least_places = min(self._least_places, self.places.item(row))
+
+    def fits_everywhere(self, requests: Vector) -> bool:
+        """Whether every node has room for such a pod; True is certain, False is not. See `look_for_room`."""
+        if self._least_places <= 0:
+            return False
+        least = self._least_free
+        return all(amount <= least[column] for column, amount in requests)
+
+    def look_for_room(self) -> None:
+        """Find out how much every node has left at least, so that `fits_everywhere` can tell more often."""
+        alive = self.alive[self.all_rows]
+        if alive.any():
+            self._least_free = self.free[:, self.all_rows][:, alive].min(axis=1).tolist()
+            self._least_places = int(self.places[self.all_rows][alive].min())
 
     # Pods
 
@@ -404,6 +430,11 @@ class Snapshot(NodeColumns):
         self.nonzero_memory[rows] += info.nonzero_memory * counts
         self.pod_count[rows] += counts
         self.places[rows] -= counts
+        if len(rows):
+            least = self._least_free
+            for column, _ in info.requests:
+                least[column] = min(least[column], int(self.free[column, rows].min()))
+            self._least_places = min(self._least_places, int(self.places[rows].min()))
 
     def what_if_pods(self, namespace: str) -> WhatIfPods:
         """How many more (or, negative, fewer) pods of a namespace are supposed to be on each node; hold it to be kept informed."""
@@ -444,14 +475,18 @@ class Snapshot(NodeColumns):
 
     def _count(self, info: PodInfo, row: int, delta: int, *, live: bool) -> None:
         shape = info.shape
-        requested, free = self.requested, self.free
+        requested, free, least = self.requested, self.free, self._least_free
         for column, amount in info.requests:
             requested[column, row] = requested.item(column, row) + delta * amount
-            free[column, row] = free.item(column, row) - delta * amount
+            free[column, row] = left = free.item(column, row) - delta * amount
+            if left < least[column]:
+                least[column] = left
         self.nonzero_cpu[row] = self.nonzero_cpu.item(row) + delta * info.nonzero_cpu
         self.nonzero_memory[row] = self.nonzero_memory.item(row) + delta * info.nonzero_memory
         self.pod_count[row] = self.pod_count.item(row) + delta
-        self.places[row] = self.places.item(row) - delta
+        self.places[row] = places = self.places.item(row) - delta
+        if places < self._least_places:
+            self._least_places = places
         self.counts.add(shape.group, shape.terms, row, delta, live=live)
 
     def _count_port(self, port: HostPort, row: int, delta: int) -> None:

@@ -9,7 +9,7 @@ disturbed there. The load is a label because labels are what the scheduler watch
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -42,10 +42,6 @@ class Interference(PreScorePlugin, ScaledScorePlugin):
             return SKIP
         state.score_data[self.name] = own
         return None
-
-    def row_key(self, state: CycleState) -> Hashable | None:
-        own: InterferenceClass | None = state.score_data.get(self.name)
-        return own.name if own is not None else None
 
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
         own: InterferenceClass = state.score_data[self.name]
