@@ -30,6 +30,8 @@ from bayplan.scheduler.snapshot.labels import Bools, ChangedRows, IntRows, Ints,
 
 _FEW: Final = 4
 """Up to so many rows it costs least to look at them one by one."""
+_BEYOND: Final = {4: int(np.iinfo(np.int32).max), 8: int(np.iinfo(np.int64).max)}
+"""The largest integer of so many bytes: it stands for rows that take no part when the least raw score is looked for."""
 
 
 def pre_score(plugin: Plugin, state: CycleState, shape: PodShape, feasible: Ints, profile: Profile) -> Skip | None:
@@ -119,7 +121,7 @@ class KeptScores(CrossNodeScores):
         self._high: Ints | None = None
         """The raw scores of rows that take part, `_beyond` or its opposite in place of the others; None if all do."""
         self._beyond = 0
-        """Beyond every raw score: stands for the rows that take no part when the least of them is looked for."""
+        """Beyond every raw score."""
         self._counted: Bools | None = None
         self._lowest = self._highest = 0
         self._level: int | None = None
@@ -186,8 +188,8 @@ class KeptScores(CrossNodeScores):
         if self._counted is not None:
             part &= self._counted
         self._low = self._high = None
-        self._beyond = int(np.iinfo(self._raw.dtype).max)
-        if not part.all():
+        self._beyond = _BEYOND[self._raw.itemsize]
+        if np.count_nonzero(part) < len(part):
             self._low = np.where(part, self._raw, self._beyond)
             self._high = np.where(part, self._raw, -self._beyond)
         self._find_extremes()
@@ -213,7 +215,7 @@ class KeptScores(CrossNodeScores):
         if self._counted is not None:
             part &= self._counted[rows]
         if self._low is None or self._high is None:
-            if part.all():
+            if np.count_nonzero(part) == len(part):
                 return
             self._low, self._high = self._raw.copy(), self._raw.copy()
         self._low[rows] = np.where(part, self._raw[rows], self._beyond)
@@ -223,7 +225,7 @@ class KeptScores(CrossNodeScores):
         """Find the least and the greatest raw score of those that take part; tells whether one is new."""
         low = self._raw if self._low is None else self._low
         high = self._raw if self._high is None else self._high
-        lowest, highest = int(low.min()), int(high.max())
+        lowest, highest = int(np.minimum.reduce(low)), int(np.maximum.reduce(high))
         if lowest > highest:
             lowest = highest = 0
         if lowest == self._lowest and highest == self._highest:

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from bayplan.scheduler.snapshot.labels import Ints
+from bayplan.scheduler.snapshot.labels import IntRows, Ints
 
 
 class NameOrder:
@@ -92,17 +92,22 @@ class Ranking:
     single entries change time and again; before that, one more search through all rows costs less.
     """
 
-    __slots__ = ("_best", "_highest", "_is_behind", "_order", "_ranks", "_searches", "_totals")
+    __slots__ = ("_best", "_count", "_first", "_highest", "_is_behind", "_order", "_ranks", "_searches", "_totals")
 
     SEARCHES: Final = 3
     """So often all rows are searched after single changes before many best rows are listed."""
-    FEW: Final = 64
-    """So many rows are listed at once."""
+    BLOCK: Final = 4096
+    """Rows among which one of the best is looked for at a time."""
 
     def __init__(self, totals: Ints, order: NameOrder) -> None:
-        self._ranks: Ints
-        """The ranks of the best, ascending; valid while `_best` is None."""
         self._best: SortedNumbers | None
+        """The ranks of the best; None if they are not listed."""
+        self._ranks: IntRows | None
+        """The same, ascending, if they were wanted while they were not listed."""
+        self._first: int
+        """The first row with the highest total when all were searched."""
+        self._count: int | None
+        """How many rows had it; None if that was not wanted yet."""
         self._highest: int
         self.start(totals, order)
 
@@ -114,16 +119,14 @@ class Ranking:
         self._search()
 
     def _search(self) -> None:
-        totals, order = self._totals, self._order
-        self._best = None
+        totals = self._totals
+        self._best = self._ranks = self._count = None
         self._is_behind = False
-        self._highest = totals.item(totals.argmax()) if len(totals) else -1
+        self._first = int(totals.argmax()) if len(totals) else -1
+        self._highest = totals.item(self._first) if len(totals) else -1
         if self._highest < 0:
             self._highest = -1
-            self._ranks = np.zeros(0, dtype=np.int64)
-            return
-        rows = (totals == self._highest).nonzero()[0]
-        self._ranks = rows if order.is_sorted else np.sort(order.rank_of[rows])
+            self._count = 0
 
     def update(self, row: int, before: int, total: int) -> None:
         """One row's total changed."""
@@ -131,17 +134,19 @@ class Ranking:
         if self._is_behind or before == total or (before < highest and total < highest) or (before < 0 and total < 0):
             return
         best = self._best
-        if best is None and len(self._ranks) > self.FEW and self._searches < self.SEARCHES:
-            self._searches += 1
-            self._is_behind = True
-            return
-        rank = self._order.rank_of.item(row)
         if total > highest:
             self._highest = total
-            self._best = SortedNumbers([rank])
+            self._best = SortedNumbers([self._order.rank_of.item(row)])
             return
         if best is None:
-            best = self._best = SortedNumbers(self._ranks.tolist())
+            if self._searches < self.SEARCHES and self._count != 0:
+                self._searches += 1
+                self._is_behind = True
+                return
+            self._search()
+            self._best = SortedNumbers(self._listed().tolist())
+            return
+        rank = self._order.rank_of.item(row)
         if total == highest:
             best.add(rank)
             return
@@ -152,17 +157,45 @@ class Ranking:
     def __len__(self) -> int:
         if self._is_behind:
             self._search()
-        return len(self._ranks) if self._best is None else len(self._best)
+        if self._best is not None:
+            return len(self._best)
+        if self._count is None:
+            self._count = int(np.count_nonzero(self._totals == self._highest))
+        return self._count
 
     def row(self, index: int) -> int:
         """The row of one of the best, counted in the order of names."""
         if self._is_behind:
             self._search()
-        rank = self._ranks.item(index) if self._best is None else self._best[index]
-        return self._order.row_of.item(rank)
+        if self._best is not None:
+            return self._order.row_of.item(self._best[index])
+        if self._order.is_sorted:
+            return self._first if index == 0 and self._highest >= 0 else self._nth(index)
+        return self._order.row_of.item(self._listed().item(index))
+
+    def _nth(self, index: int) -> int:
+        """One of the rows with the highest total, counted from 0."""
+        for start in range(0, len(self._totals), self.BLOCK):
+            rows = (self._totals[start : start + self.BLOCK] == self._highest).nonzero()[0]
+            if index < len(rows):
+                return start + rows.item(index)
+            index -= len(rows)
+        raise IndexError("there are not so many of the best")
+
+    def _listed(self) -> IntRows:
+        """The ranks of the best, ascending."""
+        if self._ranks is None:
+            if self._highest < 0:
+                self._ranks = np.zeros(0, dtype=np.intp)
+            else:
+                rows = (self._totals == self._highest).nonzero()[0]
+                self._ranks = rows if self._order.is_sorted else np.sort(self._order.rank_of[rows])
+        return self._ranks
 
     def rows(self) -> Ints:
         """All of the best, in the order of names."""
         if self._is_behind:
             self._search()
-        return self._order.row_of[self._ranks if self._best is None else np.array(self._best.listed(), dtype=np.int64)]
+        return self._order.row_of[
+            self._listed() if self._best is None else np.array(self._best.listed(), dtype=np.int64)
+        ]

@@ -7,6 +7,7 @@ next whole number by at least 2**-46 unless it is one, and by less than 2**-47 f
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, cast
 
 import numpy as np
@@ -21,6 +22,8 @@ Floats = NDArray[np.float64]
 EXACT: Final = 1 << 46
 """Capacities up to which quotients of floats can stand for those of integers: 64 TiB, or 70 billion cores."""
 
+BLOCK: Final = 8192
+"""So many rows at a time are scored; what is worked out in between stays in the processor's caches."""
 _FEW: Final = 16
 """Up to so many changed rows are worked out one by one."""
 
@@ -38,6 +41,20 @@ class Bound:
         if count > self._values.shape[1]:
             self._values = np.full((2, 2 * count), self._values[0, 0])
         return self._values[:, :count]
+
+
+def in_blocks(rows: Rows, size: int, score: Callable[[Rows], Ints | None]) -> Ints | None:
+    """Scores of some rows, or all of `size`, block by block if these are many; None if `score` says so."""
+    if not isinstance(rows, slice) or size <= BLOCK:
+        return score(rows)
+    first = score(slice(0, BLOCK))
+    if first is None:
+        return None
+    total: Ints = np.empty(size, dtype=first.dtype)
+    total[:BLOCK] = first
+    for start in range(BLOCK, size, BLOCK):
+        total[start : start + BLOCK] = score(slice(start, min(start + BLOCK, size)))
+    return total
 
 
 class ResourceColumns:
@@ -84,7 +101,7 @@ class ResourceColumns:
         if capacities is None:
             return None
         if isinstance(rows, slice):
-            return self._columns, capacities
+            return self._columns[:, rows], capacities if capacities.shape[1] == 1 else capacities[:, rows]
         latest = self._latest
         if latest is None or latest[0] is not rows:
             some = capacities if capacities.shape[1] == 1 else capacities.take(rows, axis=1)

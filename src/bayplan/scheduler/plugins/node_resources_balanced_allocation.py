@@ -7,6 +7,7 @@ without the pod: 50 + (50 + after - before) / 2.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from bayplan.scheduler.framework.arguments import NodeResourcesBalancedAllocationArgs
 from bayplan.scheduler.framework.extension_points import MAX_NODE_SCORE, PreScorePlugin, Scope, ScorePlugin
-from bayplan.scheduler.framework.resource_columns import Bound, resource_columns
+from bayplan.scheduler.framework.resource_columns import Bound, in_blocks, resource_columns
 from bayplan.scheduler.framework.state import CycleState, Handle, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Skip
 from bayplan.scheduler.snapshot.device_totals import DeviceTotals, device_totals
@@ -63,7 +64,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
             return np.zeros(snapshot.select(rows), dtype=np.int64)
         balanced: tuple[_Balanced, ...] = state.score_data[self.name]
         if len(balanced) == 2:
-            fast = self._scores_of_two(balanced[0], balanced[1], rows)
+            fast = in_blocks(rows, snapshot.size, partial(self._scores_of_two, *balanced))
             if fast is not None:
                 return fast
         return self._scores(balanced, rows, is_empty=False)

@@ -5,6 +5,7 @@ Strategies: LeastAllocated (default) spreads, MostAllocated packs, RequestedToCa
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from bayplan.scheduler.framework.extension_points import (
 )
 from bayplan.scheduler.framework.placement_fullness import PlacementFullness
 from bayplan.scheduler.framework.placements import PlacementScorePlugin, Proposal
-from bayplan.scheduler.framework.resource_columns import Bound, resource_columns, with_defaults
+from bayplan.scheduler.framework.resource_columns import Bound, in_blocks, resource_columns, with_defaults
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.framework.what_if import WhatIf
@@ -218,7 +219,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
         scored: tuple[_Scored, ...] = state.score_data[self.name]
         if len(scored) == 2 and self.args.strategy == "LeastAllocated":
-            fast = self._least_allocated(*scored, rows)
+            fast = in_blocks(rows, self.snapshot.size, partial(self._least_allocated, *scored))
             if fast is not None:
                 return fast
         return self._scores(state, rows, is_empty=False)
