@@ -12,24 +12,38 @@ from bayplan.scheduler.ranking import NameOrder, Ranking, SortedNumbers
 totals = st.lists(st.integers(-2, 3), min_size=1, max_size=12)
 
 
-@given(totals, st.permutations(range(12)), st.lists(st.tuples(st.integers(0, 11), st.integers(-2, 3)), max_size=30))
-def test_equals_a_search_through_all_rows_after_every_change(
-    start: list[int], shuffled: list[int], changes: list[tuple[int, int]]
+changes_of_totals = st.lists(st.tuples(st.integers(0, 11), st.integers(-2, 3), st.booleans()), max_size=30)
+
+
+@given(totals, st.one_of(st.just(range(12)), st.permutations(range(12))), changes_of_totals)
+def test_equals_a_search_through_all_rows_whenever_it_is_asked(
+    start: list[int], shuffled: list[int], changes: list[tuple[int, int, bool]]
 ) -> None:
     names = [f"n{number:02}" for number in shuffled[: len(start)]]
-    array = np.array(start, dtype=np.int64)
+    array = np.array(start, dtype=np.int16)
     ranking = Ranking(array, NameOrder(names))
-    for row, total in [(0, start[0]), *changes]:
+    for row, total, is_asked in [(0, start[0], True), *changes, (0, 1, True)]:
         if row >= len(start):
             continue
         before = array.item(row)
         array[row] = total
         ranking.update(row, before, total)
+        if not is_asked:
+            continue
         highest = max(array.tolist())
         best = [row for row, value in enumerate(array.tolist()) if value == highest >= 0]
         expected = sorted(best, key=names.__getitem__)
-        assert ranking.rows().tolist() == expected
         assert [ranking.row(index) for index in range(len(ranking))] == expected
+        assert ranking.rows().tolist() == expected
+
+
+def test_one_of_many_best_rows_is_found_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ranking, "BLOCK", 3)
+    array = np.array([5, 1, 5, 5, 1, 1, 1, 1, 1, 5], dtype=np.int16)
+    ranking = Ranking(array, NameOrder([f"n{row}" for row in range(10)]))
+    assert [ranking.row(index) for index in range(len(ranking))] == [0, 2, 3, 9]
+    with pytest.raises(IndexError):
+        ranking.row(4)
 
 
 @given(st.sets(st.integers(0, 40)), st.lists(st.integers(0, 40), max_size=60))

@@ -10,8 +10,8 @@ import pytest
 
 from bayplan.scheduler import Planner
 from bayplan.scheduler.evaluation import Evaluation
+from bayplan.scheduler.framework import resource_columns
 from bayplan.scheduler.framework.extension_points import ScorePlugin
-from bayplan.scheduler.framework.resource_columns import EXACT
 from bayplan.scheduler.framework.state import CycleState
 from bayplan.scheduler.snapshot.counters import PodCounts
 from tests.scheduler.objects import affinity_term, node, pod, taint
@@ -92,8 +92,11 @@ def in_whole_numbers(plugin: ScorePlugin, state: CycleState, planner: Planner, i
 
 
 @pytest.mark.parametrize("name", ["NodeResourcesFit", "NodeResourcesBalancedAllocation"])
-@pytest.mark.parametrize("capacity", [3, 97, 4000, (1 << 35) + 1, EXACT - 1, EXACT + 12345, 1 << 53])
-def test_scores_in_floats_equal_those_of_single_rows(name: str, capacity: int) -> None:
+@pytest.mark.parametrize(
+    "capacity", [3, 97, 4000, (1 << 35) + 1, resource_columns.EXACT - 1, resource_columns.EXACT + 12345, 1 << 53]
+)
+def test_scores_in_floats_equal_those_of_single_rows(name: str, capacity: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource_columns, "BLOCK", 25)
     chance = random.Random(capacity)
     planner = Planner([node(f"n{number:02d}", cpu="3", memory=str(capacity)) for number in range(64)])
     for number in range(64):

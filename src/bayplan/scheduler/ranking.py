@@ -178,7 +178,7 @@ class Ranking:
         for start in range(0, len(self._totals), self.BLOCK):
             rows = (self._totals[start : start + self.BLOCK] == self._highest).nonzero()[0]
             if index < len(rows):
-                return start + rows.item(index)
+                return start + int(rows[index])
             index -= len(rows)
         raise IndexError("there are not so many of the best")
 

@@ -80,6 +80,8 @@ def test_rows_that_are_new_have_not_changed() -> None:
 
 def test_what_is_left_is_what_a_node_has_less_what_its_pods_take() -> None:
     chance, snapshot = random.Random(5), with_nodes(20)
+    requests = snapshot.pod_info(from_tree(core_v1.Pod, pod("asking", cpu="1"))).requests
+    fitted = set()
     for index in range(120):
         row = chance.randrange(20)
         action = chance.random()
@@ -95,6 +97,15 @@ def test_what_is_left_is_what_a_node_has_less_what_its_pods_take() -> None:
         rows = snapshot.all_rows
         assert (snapshot.free[:, rows] == snapshot.allocatable[:, rows] - snapshot.requested[:, rows]).all()
         assert (snapshot.places[rows] == snapshot.pod_limit[rows] - snapshot.pod_count[rows]).all()
+        fits = [
+            snapshot.places[row] > 0 and all(snapshot.free[at, row] >= it for at, it in requests) for row in range(20)
+        ]
+        if index % 5 == 0:
+            snapshot.look_for_room()
+            assert snapshot.fits_everywhere(requests) is all(fits)
+        assert all(fits) or not snapshot.fits_everywhere(requests)
+        fitted.add(snapshot.fits_everywhere(requests))
+    assert fitted == {True, False}
 
 
 def test_what_is_taken_for_a_while_is_given_back() -> None:

@@ -47,14 +47,13 @@ def in_blocks(rows: Rows, size: int, score: Callable[[Rows], Ints | None]) -> In
     """Scores of some rows, or all of `size`, block by block if these are many; None if `score` says so."""
     if not isinstance(rows, slice) or size <= BLOCK:
         return score(rows)
-    first = score(slice(0, BLOCK))
-    if first is None:
-        return None
-    total: Ints = np.empty(size, dtype=first.dtype)
-    total[:BLOCK] = first
-    for start in range(BLOCK, size, BLOCK):
-        total[start : start + BLOCK] = score(slice(start, min(start + BLOCK, size)))
-    return total
+    found: list[Ints] = []
+    for start in range(0, size, BLOCK):
+        some = score(slice(start, min(start + BLOCK, size)))
+        if some is None:
+            return None
+        found.append(some)
+    return np.concatenate(found)
 
 
 class ResourceColumns:

@@ -1,0 +1,65 @@
+"""What is kept of kinds of pods is bounded in bytes, and narrow where that cannot be seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bayplan.scheduler import Planner
+from bayplan.scheduler.cycle import Cycle
+from bayplan.scheduler.framework.extension_points import ScorePlugin
+from bayplan.scheduler.framework.state import CycleState, PodShape
+from bayplan.scheduler.registry import known
+from bayplan.scheduler.snapshot.labels import Ints, Rows
+from tests.scheduler.objects import affinity_term, node, pod
+
+
+def a_kind(number: int) -> dict[str, Any]:
+    """Pods of every other kind look at other nodes."""
+    term = {"weight": 7, "podAffinityTerm": affinity_term("zone", {"app": f"a{number}"})}
+    rules = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}} if number % 2 else {}
+    return pod(f"p{number}", cpu=f"{number + 1}m", labels={"app": f"a{number}"}, affinity=rules)
+
+
+def test_as_many_kinds_are_kept_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cycle, "CACHE_BYTES", 10 * (8 << 10))
+    planner = Planner([node(f"n{number}", labels={"zone": f"z{number % 2}"}) for number in range(4)])
+    cycle = planner.cycle_for(planner.pod(pod("any")))
+    for number in range(40):
+        assert planner.schedule(a_kind(number % 25)).scheduled
+    kept = list(cycle._evaluations.values())
+    weights = [one.weight for one in kept]
+    assert sum(weights) == cycle._evaluation_bytes
+    assert 9 <= len(kept) <= 11
+    assert len({weight for weight in weights if weight}) == 2, "kinds that look beyond a node weigh more"
+    assert max(weights) - min(weight for weight in weights if weight) == 4 * 30
+
+
+class Lavish(ScorePlugin):
+    """Gives the third node more than 16 bits can hold."""
+
+    name = "Lavish"
+
+    def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
+        return np.array([0, 0, 100_000], dtype=np.int64)[rows]
+
+
+@pytest.mark.parametrize("plugin", ["Lavish", "NodeResourcesFit"])
+def test_large_scores_and_weights_are_not_cut_off(plugin: str) -> None:
+    enabled = [{"name": plugin, "weight": 100 if plugin == "Lavish" else 5_000_000}]
+    config = {"profiles": [{"plugins": {"score": {"enabled": enabled}}}]}
+    with known(Lavish):
+        planner = Planner([node("a", cpu="2"), node("b", cpu="4"), node("c", cpu="100")], config)
+        decision = planner.decide(pod("p", cpu="1"))
+    assert decision.node == "c"
+    assert decision.total[2] > 1_000_000
+    assert decision.total[2] == sum(int(scores[2]) for scores in decision.scores.values())
+
+
+def test_totals_of_bayplans_plugins_take_two_bytes() -> None:
+    planner = Planner([node("a"), node("b")])
+    cycle = planner.cycle_for(planner.pod(pod("any")))
+    planner.decide(pod("p", cpu="1"))
+    assert cycle.evaluation(planner.pod(pod("p", cpu="1")).shape).totals._totals.dtype == np.int16
