@@ -97,6 +97,8 @@ class Evaluation:
         self._narrowing: Filtering | None = None
         """Refuses what is outside PreFilter's node set."""
         self._cross_node_filters: list[FilterPlugin] = []
+        self._can_judge_many = False
+        """Whether no row has to be looked at for itself: none is promised, and no filter waits to be asked."""
         self._behind: dict[int, None] = {}
         """Rows on which pods changed since the filters' own arrays were last brought up to date."""
         self._touched: dict[int, None] = {}
@@ -174,7 +176,7 @@ class Evaluation:
             return
         if self._cross_node_filters:
             self._second_pass(rows)
-        elif len(rows) <= _FEW or not self._can_judge_many():
+        elif len(rows) <= _FEW or not self._can_judge_many:
             for row in listed(rows):
                 self._update_row(row)
         else:
@@ -182,11 +184,7 @@ class Evaluation:
 
     def _is_too_much(self, changes: int) -> bool:
         """Whether all rows are sooner judged anew than those that changed."""
-        return not (self._cross_node_filters or self._can_judge_many()) and self.snapshot.is_much(changes)
-
-    def _can_judge_many(self) -> bool:
-        """Whether no row has to be looked at for itself: none is promised, and no filter waits to be asked."""
-        return self._reservations is None and not any(item.plugin and item.plugin.sparse for item in self._telling)
+        return not (self._cross_node_filters or self._can_judge_many) and self.snapshot.is_much(changes)
 
     def _with_reserved(self, rows: ChangedRows, reservations: NominatedReservations) -> list[int] | None:
         """Some rows, and those on which promises changed; None if these may be any.
@@ -266,6 +264,8 @@ class Evaluation:
         self._telling = [
             item for item in self._filterings if item.scope is not Scope.NODE or np.count_nonzero(item.codes)
         ]
+        is_sparse = any(item.plugin is not None and item.plugin.sparse for item in self._telling)
+        self._can_judge_many = self._reservations is None and not is_sparse
         if known is None:
             self._share_verdicts(parts)
         if not self._cross_node_filters:

@@ -17,6 +17,7 @@ from bayplan.scheduler.snapshot.labels import Ints, Rows
 from bayplan.scheduler.snapshot.shape import PodShape, compiled_or_nothing
 from bayplan.scheduler.snapshot.snapshot import Snapshot
 
+_EVERYTHING: Final = selectors.from_map({})
 _SELECTOR: Final = "default-spread-selector"
 """Where shapes keep what their services and controllers select."""
 
@@ -74,7 +75,7 @@ def _labels_of_services(snapshot: Snapshot, pod: PodShape) -> dict[str, str]:
 def _found(snapshot: Snapshot, pod: PodShape) -> LabelSelector:
     catalog, labels, owner = snapshot.catalog, _labels_of_services(snapshot, pod), pod.owner
     if owner is None:
-        return selectors.from_map(labels)
+        return selectors.from_map(labels) if labels else _EVERYTHING
     key = f"{pod.namespace}/{owner.name}"
     if (owner.api_version, owner.kind) == ("v1", "ReplicationController"):
         controller = catalog.replication_controllers.get(key)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bayplan.api.quantity import Quantity, parse
+from bayplan.support.memo import memoized
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Container, ContainerStatus, PodSpec, PodStatus, ResourceRequirements
@@ -48,6 +49,9 @@ def amount_of(name: str, quantity: WireQuantity) -> int:
     """A quantity in the unit of its column: milli-units of cpu, whole units of all else."""
     parsed = parse(quantity)
     return parsed.milli_value() if name == "cpu" else parsed.value()
+
+
+_known_amount: Final = memoized(4096)(amount_of)
 
 
 class ResourceTable:
@@ -247,11 +251,13 @@ def accounted(spec: PodSpec, status: PodStatus | None, table: ResourceTable) -> 
 
 def amounts_of(spec: PodSpec, table: ResourceTable) -> tuple[PodAmounts, Accounted]:
     """What a pod that is not resized requests, and what it takes on a node."""
-    requests = pod_requests(spec)
-    requested = _counted(requests)
-    if _has_one_container(spec) and requests.keys() >= DEFAULT_REQUESTS.keys():
+    if _has_one_container(spec) and spec.containers[0].resources.requests.keys() >= DEFAULT_REQUESTS.keys():
+        wire = spec.containers[0].resources.requests
+        requested = {name: _known_amount(name, quantity) for name, quantity in wire.items()}
         taken = Accounted(table.vector_of(requested), requested["cpu"], requested["memory"])
         return PodAmounts(requested, requested), taken
+    requests = pod_requests(spec)
+    requested = _counted(requests)
     filled = pod_requests(spec, None, DEFAULT_REQUESTS, pod_level=False)
     amounts = PodAmounts(requested, _counted(filled))
     return amounts, _accounted(spec, None, requests, table, None if has_pod_level_requests(spec) else filled)
