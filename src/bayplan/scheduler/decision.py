@@ -107,14 +107,18 @@ class Decision:
         return np.where(self.codes == 0, total, -1)
 
     @property
+    def best_rows(self) -> list[int]:
+        """The feasible rows with the highest total."""
+        if self.decided_by or not len(self.codes) or self.row < 0:
+            return [self.row] if self.row >= 0 else []
+        total = self.total
+        rows: list[int] = np.flatnonzero(total == total.max()).tolist()
+        return rows
+
+    @property
     def best(self) -> list[str]:
         """The feasible nodes with the highest total, by name."""
-        if self.decided_by or not len(self.codes) or self.row < 0:
-            rows = np.array([self.row] if self.row >= 0 else [], dtype=np.intp)
-        else:
-            total = self.total
-            rows = np.flatnonzero(total == total.max())
-        return sorted(self.names[row] for row in rows)
+        return sorted(self.names[row] for row in self.best_rows)
 
     @property
     def nominated_node(self) -> str:

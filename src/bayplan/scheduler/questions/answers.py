@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import Any, Final
 
 import numpy as np
@@ -82,13 +83,13 @@ def _chosen(decision: Decision) -> dict[str, Any]:
     found: dict[str, Any] = {"feasible": int(np.count_nonzero(decision.codes == 0))}
     if decision.decided_by:
         return found | {"decidedBy": decision.decided_by}
-    best = decision.best
+    rows = decision.best_rows
     if decision.scores:
-        found["score"] = int(decision.total[decision.row])
-        found["scores"] = {
-            name: int(values[decision.row]) for name, values in sorted(decision.scores.items()) if values[decision.row]
-        }
-    return found | {"equallyGood": len(best), "best": best[:_NODES_NAMED]}
+        scores = {name: int(values[decision.row]) for name, values in sorted(decision.scores.items())}
+        found["score"] = sum(scores.values())
+        found["scores"] = {name: score for name, score in scores.items() if score}
+    best = nsmallest(_NODES_NAMED, (decision.names[row] for row in rows))
+    return found | {"equallyGood": len(rows), "best": best}
 
 
 def everywhere(decision: Decision) -> dict[str, Any]:

@@ -83,12 +83,12 @@ class _Asking:
         infos = [(one, self._info(one)) for one in asked]
         gangs: dict[str, list[PodInfo]] = {}
         try:
-            for one, info in sorted(infos, key=lambda item: -item[1].priority):
+            for left, (one, info) in enumerate(sorted(infos, key=lambda item: -item[1].priority), 1 - len(infos)):
                 group = group_key(info.pod)
                 if group and minimum_of_group(snapshot, info.pod) is not None:
                     gangs.setdefault(group, []).append(info)
                 else:
-                    yield from self._decide(one, info)
+                    yield from self._decide(one, info, is_last=not left and not gangs)
             for group, members in gangs.items():
                 yield from self._decide_gang(group, members)
         finally:
@@ -116,7 +116,8 @@ class _Asking:
         assert cycle is not None
         return cycle
 
-    def _decide(self, one: AskedPod, info: PodInfo) -> Questions[None]:
+    def _decide(self, one: AskedPod, info: PodInfo, *, is_last: bool) -> Questions[None]:
+        """Decide about a pod, and count it on its node unless nobody comes after it and nothing is reserved for it."""
         cycle, found = self._cycle(info), self._answers[info.key]
         known = self._refused.get(id(info.shape))
         if known is not None:
@@ -129,6 +130,8 @@ class _Asking:
             found.details = everywhere(decision)
             found.scheduled = bool(found.details["fits"])
             return None
+        if decision.scheduled and is_last and not cycle.profile.plugin_plan(info.shape).reserve:
+            return self._note(found, decision)
         if decision.scheduled:
             self._placements.place(cycle, info, decision)
         if decision.scheduled:
