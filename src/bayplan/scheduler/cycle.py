@@ -85,6 +85,10 @@ class Extension(Protocol):
     def preempt(self, context: FailedCycle, decision: Decision) -> Questions[None]:
         """Leave among the candidates for preemption what they let pass."""
 
+    @property
+    def reads_scores(self) -> bool:
+        """Whether `score` looks at the scores of the plugins in the decision."""
+
 
 class _Kept(NamedTuple):
     """What is kept of an attempt; see `Cycle.decide`."""
@@ -268,7 +272,8 @@ class Cycle:
             if extension is None or decision.row >= 0:
                 self._score(evaluation, codes, decision, scored)
             else:
-                yield from self._score_with(extension, evaluation, codes, decision)
+                scored = scored or extension.reads_scores
+                yield from self._score_with(extension, evaluation, codes, decision, scored)
         except PluginError:
             if decision.row < 0:
                 raise
@@ -282,7 +287,7 @@ class Cycle:
             ranking = evaluation.totals.ranking
             scorings = evaluation.totals.scorings(evaluation.state) if scored else []
         else:
-            scorings, total = evaluation.score_feasible(codes, self._order)
+            scorings, total = evaluation.score_feasible(codes, self._order, scored=scored)
             ranking = Ranking(total, self._order)
         if decision.row < 0:
             decision.row = self.chosen(ranking)
@@ -291,12 +296,13 @@ class Cycle:
             decision.weights = self.profile.weights
 
     def _score_with(
-        self, extension: Extension, evaluation: Evaluation, codes: Codes, decision: Decision
+        self, extension: Extension, evaluation: Evaluation, codes: Codes, decision: Decision, scored: bool
     ) -> Questions[None]:
-        """Choose the best node by the scores of plugins and extenders."""
-        scorings, total = evaluation.score_feasible(codes, self._order)
-        decision.scores = {item.plugin.name: item.final for item in scorings}
-        decision.weights = self.profile.weights
+        """Choose the best node by the scores of plugins and extenders; those of plugins go into the decision if `scored`."""
+        scorings, total = evaluation.score_feasible(codes, self._order, scored=scored)
+        if scored:
+            decision.scores = {item.plugin.name: item.final for item in scorings}
+            decision.weights = self.profile.weights
         yield from extension.score(decision, total)
         decision.row = self.chosen(Ranking(total, self._order))
 
@@ -315,7 +321,7 @@ class Cycle:
     def best_row(self, evaluation: Evaluation, codes: Codes) -> int:
         """The best row if exactly those with code 0 were feasible; there must be one. Raises PluginError."""
         order = self.order()
-        return self.chosen(Ranking(evaluation.score_feasible(codes, order)[1], order))
+        return self.chosen(Ranking(evaluation.score_feasible(codes, order, scored=False)[1], order))
 
     # Nominated pods
 

@@ -538,7 +538,7 @@ class Evaluation:
             self._touched_at_once = None
             self._many_touched = False
 
-    def score_feasible(self, codes: Codes, order: NameOrder) -> tuple[list[RowScore], Ints]:
-        """Scores and totals if exactly the rows with code 0 were feasible. Raises PluginError."""
+    def score_feasible(self, codes: Codes, order: NameOrder, *, scored: bool) -> tuple[list[RowScore], Ints]:
+        """Scores (if `scored`) and totals if exactly the rows with code 0 were feasible. Raises PluginError."""
         self.score(order)
-        return self.totals.among(self.state, codes)
+        return self.totals.among(self.state, codes, scored=scored)

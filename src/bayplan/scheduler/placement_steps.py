@@ -53,6 +53,11 @@ class WithinRows:
         if self._extenders is not None:
             yield from self._extenders.score(decision, total)
 
+    @property
+    def reads_scores(self) -> bool:
+        """See Extension."""
+        return self._extenders is not None and self._extenders.reads_scores
+
     def preempt(self, context: FailedCycle, decision: Decision) -> Questions[None]:
         """See Extension."""
         if self._extenders is not None:

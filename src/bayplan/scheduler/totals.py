@@ -95,8 +95,8 @@ class Totals:
                 self._follow(state, codes, rows, settled_total, order)
         self._settled_total = settled_total
 
-    def among(self, state: CycleState, codes: Codes) -> tuple[list[RowScore], Ints]:
-        """Scores and totals if exactly the rows with code 0 were feasible; -1 for the others. Raises PluginError."""
+    def among(self, state: CycleState, codes: Codes, *, scored: bool) -> tuple[list[RowScore], Ints]:
+        """Scores (if `scored`) and totals if exactly the rows with code 0 were feasible; -1 for the others. Raises PluginError."""
         if self._settled_total is None:
             raise LookupError("no scores are known; bring them up to date first")
         cross_node = [
@@ -108,6 +108,8 @@ class Totals:
             item.start(separate, self.shape, codes)
             totals += item.final
         totals[codes != 0] = NO_NODE
+        if not scored:
+            return [], totals
         return self._in_order([*self._row_scores(state), *_said(cross_node)]), totals
 
     def _row_scores(self, state: CycleState) -> list[RowScore]:

@@ -158,6 +158,11 @@ class ExtenderSteps:
         decision.scores[call.extender.url_prefix] = column
         decision.weights = {**decision.weights, call.extender.url_prefix: call.extender.weight}
 
+    @property
+    def reads_scores(self) -> bool:
+        """See Extension."""
+        return True
+
     def preempt(self, context: FailedCycle, decision: Decision) -> Questions[None]:
         """See Extension."""
         outcome = decision.post_filter

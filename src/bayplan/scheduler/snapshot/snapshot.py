@@ -81,7 +81,7 @@ class Snapshot(NodeColumns):
         self.places: Ints = np.zeros(capacity, dtype=np.int64)
         self._least_free = [0] * 8
         self._least_places = 0
-        """No node has less of a resource, or fewer places; some may have more."""
+        """No node has less of a resource, or fewer places; some may have more. No places until `look_for_room` after a change of nodes."""
         self.pods_on: list[dict[str, PodInfo]] = []
         self.pods: dict[str, PodInfo] = {}
         self.ports: dict[tuple[str, int], dict[int, dict[str, int]]] = {}
@@ -198,11 +198,7 @@ class Snapshot(NodeColumns):
         """What the node has is written: work out what is left of it."""
         self.free[:, row] = self.allocatable[:, row] - self.requested[:, row]
         self.places[row] = self.pod_limit[row] - self.pod_count[row]
-        if self.alive[row]:
-            self._least_free = [
-                min(one, other) for one, other in zip(self._least_free, self.free[:, row].tolist(), strict=True)
-            ]
-            self._least_places = min(self._least_places, self.places.item(row))
+        self._least_places = 0
 
     def fits_everywhere(self, requests: Vector) -> bool:
         """Whether every node has room for such a pod; True is certain, False is not. See `look_for_room`."""
