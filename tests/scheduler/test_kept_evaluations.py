@@ -58,6 +58,13 @@ def test_large_scores_and_weights_are_not_cut_off(plugin: str) -> None:
     assert decision.total[2] == sum(int(scores[2]) for scores in decision.scores.values())
 
 
+def test_rows_of_nodes_that_are_gone_do_no_harm() -> None:
+    planner = Planner([node("small", cpu="2"), node("gone", cpu="64"), node("large", cpu="64")])
+    planner.snapshot.remove_node("gone")
+    decision = planner.decide(pod("p", cpu="1500m"))
+    assert (decision.node, decision.error) == ("large", "")
+
+
 def test_totals_of_bayplans_plugins_take_two_bytes() -> None:
     planner = Planner([node("a"), node("b")])
     cycle = planner.cycle_for(planner.pod(pod("any")))

@@ -83,7 +83,7 @@ class ResourceColumns:
         self._position = -1
         self._columns: Floats = np.zeros((5, 0), dtype=np.float64)
         self._capacities: Floats | None = None
-        """`[resource, row]`, 1 where a row is no node; one column if all nodes have the same; None if floats cannot stand for integers."""
+        """`[resource, row]`, the least where a row is no node; one column if all nodes have the same; None if floats cannot stand for integers."""
         self.least = (0.0, 0.0)
         """What the nodes have at least of each."""
         self._latest: tuple[Rows, Floats, Floats] | None = None
@@ -140,7 +140,7 @@ class ResourceColumns:
         if (least == most).all():
             self._capacities = least.astype(np.float64).reshape(2, 1)
             return
-        self._capacities = np.ones((2, snapshot.size))
+        self._capacities = np.repeat(least.astype(np.float64).reshape(2, 1), snapshot.size, axis=1)
         self._capacities[:, snapshot.alive[rows]] = allocatable
 
     def _of_rows(self, rows: Rows) -> Floats:
