@@ -206,7 +206,8 @@ class Player:
         headers: dict[str, Any] = {"Accept": "application/json", "User-Agent": "golden-replay/1"}
         body = None
         if "body" in request:
-            body = json.dumps(transcripts.expand(request["body"], self._variables), ensure_ascii=False).encode()
+            tree = transcripts.expand(request["body"], self._variables)
+            body = json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
         elif "text" in request:
             body = str(transcripts.expand(request["text"], self._variables)).encode(errors="surrogateescape")
         if body is not None:

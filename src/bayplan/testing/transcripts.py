@@ -18,6 +18,7 @@ _UUID = re.compile(r"\b(?!00000000-)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\
 _TIME = re.compile(r"\b20(?:2[4-9]|[3-9]\d)-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 _AGE = re.compile(r"(?:\d+[smhdy])+")
 _ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
+_ADDRESS_IN_YAML = re.compile(r"(?m)^( *clusterIP: | *clusterIPs:\n *- )(\d{1,3}(?:\.\d{1,3}){3})$")
 _JWT = re.compile(r"[\w-]{10,}\.[\w-]{10,}\.[\w-]{10,}")
 _AGE_COLUMNS = frozenset(("age", "last seen", "first seen", "duration", "last schedule"))
 _MARKS = [
@@ -177,6 +178,7 @@ class Normalizer:
         """A body that is no JSON."""
         text = re.sub(r'("?resourceVersion"?: ?)"\d+"', r'\1"<rv>"', self.text(text))
         text = re.sub(r"(?m)^( *- )(?:\d+[smhdy])+$", r"\1<age>", text)
+        text = _ADDRESS_IN_YAML.sub(lambda found: found[0] if found[2] in self.given else f"{found[1]}<ip>", text)
         return re.sub(r"(?m)^( *)managedFields:\n(?:\1[- ] .*\n)*", "", text)  # as in JSON: what YAML says of them
 
     def tree(self, value: Any, key: str = "", *, managed_fields: bool = False, ages: bool = True) -> Any:
@@ -206,7 +208,7 @@ class Normalizer:
         for name, item in value.items():
             if name == "managedFields" and not managed_fields:
                 continue
-            if name == "managedFields":
+            if name == "managedFields" and isinstance(item, list) and all(isinstance(row, dict) for row in item):
                 item = sorted(
                     item,
                     key=lambda row: [row.get(one, "") for one in ("manager", "operation", "subresource", "apiVersion")],

@@ -19,7 +19,7 @@ from bayplan.api.kinds import DEFAULT_KINDS, Kind
 from tests.fuzz.nonsense import TEXTS, Nonsense
 
 Tree = dict[str, Any]
-_GOLDEN = Path(__file__).parents[2] / "golden" / "api"
+GOLDEN = Path(__file__).parents[2] / "golden" / "api"
 _REFUSALS = Path(__file__).parents[2] / "apiserver" / "refusals.jsonl"
 _LIKELY = (
     *(
@@ -49,7 +49,7 @@ _KEPT = ("apiVersion", "kind", "metadata")
 
 
 def _requests() -> Iterator[Tree]:
-    for path in sorted(_GOLDEN.glob("*.json")):
+    for path in sorted(GOLDEN.glob("*.json")):
         for scenario in json.loads(path.read_text(encoding="utf-8"))["scenarios"]:
             for step in scenario["steps"]:
                 request = step.get("request") or {}

@@ -24,10 +24,11 @@ from tests.differential.api.documents import documents, large_documents
 from tests.differential.api.known import neutral, reason_of
 from tests.differential.api.reads import reads
 from tests.differential.api.steps import Step, Tree, scenario
+from tests.differential.api.variations import variations
 from tests.differential.api.writes import writes
 from tests.fuzz.nonsense import Nonsense
 
-TOPICS = ("writes", "reads", "documents", "broken", "custom")
+TOPICS = ("writes", "reads", "documents", "broken", "custom", "variations")
 _STEP_SECONDS = 60.0
 _TRIES = 4
 """How often a refusal that differs is asked for again: some of kube-apiserver's come in an order of chance."""
@@ -80,9 +81,11 @@ def scenarios(seed: int, topics: tuple[str, ...], kinds: tuple[str, ...] = ()) -
             steps = broken(bodies, kind, 40)
         elif topic == "custom":
             steps = customs(bodies)
+        elif topic == "variations":
+            steps = variations(bodies, seed + number // len(topics))
         else:
             steps = large_documents() if number < len(topics) else documents(chance, 40)
-        title = topic if topic in ("custom", "documents") else f"{topic} {kind.plural}"
+        title = topic if topic in ("custom", "documents", "variations") else f"{topic} {kind.plural}"
         yield scenario(number, seed, title, steps)
 
 
@@ -142,7 +145,7 @@ class Comparison:
         step = recorded[-1]
         request = step.get("request") or {}
         line = f"{request.get('method', 'GET')} {request.get('path', '')}"
-        sent = " ".join(json.dumps(request[one]) for one in ("query", "body", "text") if one in request)
+        sent = " ".join(json.dumps(request[one]) for one in ("query", "headers", "body", "text") if one in request)
         if reason := reason_of(f"{step['name']}: {line} {sent}", found):
             self.report.known[reason] += 1
             return

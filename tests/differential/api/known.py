@@ -12,13 +12,15 @@ _TEXTS: Final = (
     (re.compile(r"selfType\d+"), "selfType"),  # a name that kube-apiserver makes up
     (re.compile(r'(continue"?: "?)[\w-]{20,}'), r"\1<continue>"),
     (re.compile(r"\?hash=[0-9A-F]+"), "?hash=<hash>"),
-    (re.compile(r": proxy subresource changed to unsafeproxy"), ""),  # of the distribution, as all below
-    (re.compile(r"(?m)^ *- configMap:\n +items:\n(?: +.*\n)*? +name: openshift-service-ca.crt\n"), ""),
+    (re.compile(r": proxy (?:subresource|verb) changed to unsafeproxy"), ""),  # of the distribution, as all below
+)
+_SOURCE_IN_YAML: Final = re.compile(
+    r"(?m)^ *- configMap:\n {1,40}items:\n(?: (?![^\n]*configMap)[^\n]*\n)*? {1,40}name: openshift-service-ca.crt\n"
 )
 _SOURCE: Final = re.compile(
     r',?\{\\*"configMap\\*":\{(?:(?!configMap).)*?openshift-service-ca\.crt(?:(?!configMap).)*?\}\}'
 )
-_CHECKS_LEFT_OUT: Final = re.compile(r"/readyz/(?:etcd|etcd-readiness)|\[\+\](?:etcd|etcd-readiness) ok")
+_CHECKS_LEFT_OUT: Final = re.compile(r"/readyz/(?:etcd|etcd-readiness)|\[\+\](?:etcd|etcd-readiness) (?:excluded: )?ok")
 """The distribution has no such checks of readiness."""
 
 
@@ -32,14 +34,14 @@ def neutral(value: Any) -> Any:
         for pattern, replacement in _TEXTS:
             value = pattern.sub(replacement, value)
         if "openshift" in value:
-            value = _SOURCE.sub("", value)
+            value = _SOURCE_IN_YAML.sub("", _SOURCE.sub("", value))
     return value
 
 
 def _is_of_distribution(item: Any) -> bool:
     """Whether an item of a list is there in the one distribution only."""
     if isinstance(item, str):
-        return _CHECKS_LEFT_OUT.fullmatch(item) is not None
+        return item.startswith("system:openshift:") or _CHECKS_LEFT_OUT.fullmatch(item) is not None
     if not isinstance(item, dict):
         return False
     config_map, metadata = item.get("configMap"), item.get("metadata")
@@ -47,6 +49,7 @@ def _is_of_distribution(item: Any) -> bool:
         (isinstance(config_map, dict) and config_map.get("name") == "openshift-service-ca.crt")
         or (isinstance(metadata, dict) and str(metadata.get("name")).startswith("system:openshift:"))
         or item.get("resources") == ["endpointslices/restricted"]
+        or item.get("nonResourceURLs") == ["/.well-known", "/.well-known/*"]
     )
 
 
@@ -64,8 +67,14 @@ _VERSIONS: Final = (
     r"\.(info\.version|git\w+|compiler|goVersion|buildDate|platform|\w+Version|\w+Major|\w+Minor)\b|'version': 'v?1\.36"
 )
 _PROGRESS: Final = r"events.*(items instead|ERROR|Failure|RequestWatchProgress|InternalError|object\.|code)"
-_TOO_LARGE: Final = r"patch (strategic|apply): .*\b(18446744073709551616|922337203685477580[78]|2147483648)\b"
+_TOO_LARGE: Final = r"PATCH .*(strategic|apply).*\b(18446744073709551616|922337203685477580[78]|2147483648)\b"
+_EXPONENTS: Final = r"PATCH .*\d[eE]\+?\d"
 KNOWN: Final = (
+    Known(
+        "numbers with exponents stand in messages as they were sent",
+        _EXPONENTS,
+        r"message: .*patch: Invalid value|causes.*message: 'Invalid value: \"",
+    ),
     Known("a path that ends where a kind should follow is no error of the server", r"/api/v1/(watch|proxy) ", r"."),
     Known(
         "kube-apiserver ends the connection without an answer",
@@ -74,15 +83,31 @@ KNOWN: Final = (
     ),
     Known(
         "names that servers make up stand in messages as they are",
-        r"create|broken POST",
-        r"details\.name: |message: .*\.[a-z0-9]{5}\"",
+        r"create|broken POST|generateName",
+        r"details\.name: |message: .*[a-z0-9]{5}\"",
     ),
     Known("a page of a selection says that more may follow", r"^list page", r"metadata\.continue: missing"),
-    Known("bytes of raw data are compared, blanks and all", r"PATCH .*controllerrevisions", r"."),
+    Known(
+        "the Service `kubernetes` leads to where a server listens",
+        r" /\S*namespaces/default/\w+/kubernetes ",
+        r"ort\b|ddresses",
+    ),
+    Known("an etcd takes larger requests if it is told to", r"that the store refuses for its size", r"."),
     Known("keys of maps stand in no certain order in lines of text", r"^events", r"\.text: '"),
     Known("escapes in paths that are none are refused by Go before anything else", r" .*%(?![0-9a-fA-F]{2})", r"."),
-    Known("the version and build that a program says it has", r"^document", _VERSIONS),
-    Known("an etcd before 3.4.25 cannot say how far a watch has come", r"^(events|watch)", _PROGRESS),
+    Known("the version and build that a program says it has", r" /(openapi/v2|version)\b|^document", _VERSIONS),
+    Known("who is meant by a path with empty parts is nobody's question", r" /api/v1//", r"details\.name: missing"),
+    Known("figures of a program are its own", r" /metrics ", r"."),
+    Known(
+        "an etcd before 3.4.25 cannot say how far a watch has come",
+        r"^(events|watch|an empty streaming list|initial events and their end)",
+        _PROGRESS,
+    ),
+    Known(
+        "an etcd before 3.4.25 tells of a revision that is not there yet in another way",
+        r'"resourceVersion": "9000000000", "resourceVersionMatch": "Exact"',
+        r"unexpected '?1'?$",
+    ),
     Known("what a node without containers is reached for is told by Bayplan", r"nodes/.*proxy", r"."),
     Known(
         "what the distribution shows to everybody",
@@ -93,8 +118,8 @@ KNOWN: Final = (
     Known("the address at which clients reach a server depends on where it listens", r"^document", r"serverAddress"),
     Known("numbers beyond 64 bits wrap around in patches of kube-apiserver", _TOO_LARGE, r"."),
     Known(
-        "1.0 is no number of replicas for kube-apiserver before it has been stored",
-        r"^custom .*\"size\": \d+\.0\b",
+        "1.0 is no integer for kube-apiserver before it has been stored",
+        r"example\.com/.*\": \d+\.0\b",
         r".",
     ),
 )
