@@ -16,6 +16,7 @@ from bayplan.api import schema
 from bayplan.api.custom_resources.metadata import MetadataError
 from bayplan.api.custom_resources.numbers import NumberError
 from bayplan.api.custom_resources.objects import CustomObject
+from bayplan.api.errors import quoted
 from bayplan.api.feature_gates import ALL_GATES, may_have_gated_fields
 from bayplan.api.json_syntax import infinite_number, large_number, too_large
 from bayplan.api.kinds import Kind
@@ -150,7 +151,8 @@ def decode_reporting(cls: type[Any], data: bytes, gates: Collection[str] = ALL_G
     if may_repeat_fields(data) and (problem := _first_problem(cls, data)):  # a value that another one replaced
         raise DecodeError(problem)
     try:
-        return settle(decoder(cls)(encode(cleaned))), [f'unknown field "{path}"' for path in dropped[:MAX_FIELD_ERRORS]]
+        problems = [f"unknown field {quoted(path)}" for path in dropped[:MAX_FIELD_ERRORS]]
+        return settle(decoder(cls)(encode(cleaned))), problems
     except (msgspec.DecodeError, FormError) as error:
         raise _problem(cls, data, error) from None
 
@@ -262,14 +264,15 @@ def field_problems(data: bytes, unknown: Sequence[str] = ()) -> list[str]:
         if isinstance(value, _Pairs):
             seen: set[str] = set()
             for key, item in value:
-                problem = f'unknown field "{path}{key}"'
+                where = f"{path}{key}"
                 if key in seen:
-                    found[f'duplicate field "{path}{key}"'] = None
+                    found[f"duplicate field {quoted(where)}"] = None
                 seen.add(key)
-                if problem in not_known:
-                    found[problem] = None
+                problems = not_known & {f"unknown field {quoted(where)}", f'unknown field "{where}"'}
+                if problems:
+                    found[problems.pop()] = None
                 else:
-                    walk(item, f"{path}{key}.")
+                    walk(item, f"{where}.")
         elif isinstance(value, list):
             for index, item in enumerate(value):
                 walk(item, f"{path.rstrip('.')}[{index}].")

@@ -154,6 +154,8 @@ def show_value(value: Any) -> str:
         from bayplan.api.custom_resources.go_values import shown_float  # which quotes as this module does
 
         return shown_float(value)
+    if isinstance(value, TypedText):
+        return escaped(msgspec.json.encode(str(value))).decode()
     if isinstance(value, str):
         return quoted(value)
     return escaped(msgspec.json.encode(value, order="deterministic")).decode()
@@ -169,8 +171,19 @@ def invalid(field: str, value: Any, detail: str) -> FieldError:
     return FieldError(ErrorType.INVALID, field, value, detail)
 
 
+class TypedText(str):
+    """A text of a type of its own, such as that of a restart policy: errors show it as JSON, not as Go shows texts."""
+
+    __slots__ = ()
+
+
 def unsupported(field: str, value: Any, supported: Iterable[str]) -> FieldError:
-    """A value is not one of a closed set; the set is told in the order given."""
+    """A value is not one of a closed set, which has a type of its own; the set is told in the order given."""
+    return unsupported_text(field, TypedText(value) if isinstance(value, str) else value, supported)
+
+
+def unsupported_text(field: str, value: Any, supported: Iterable[str]) -> FieldError:
+    """The same for a field of the type of all texts."""
     return FieldError(
         ErrorType.NOT_SUPPORTED, field, value, supported=supported if isinstance(supported, tuple) else tuple(supported)
     )
@@ -197,12 +210,14 @@ def not_found(field: str, value: Any) -> FieldError:
 
 def too_long(field: str, limit: int) -> FieldError:
     """A string has more than `limit` bytes."""
-    return FieldError(ErrorType.TOO_LONG, field, None, f"may not be more than {limit} bytes")
+    detail = f"may not be more than {limit} bytes" if limit >= 0 else "value is too long"
+    return FieldError(ErrorType.TOO_LONG, field, None, detail)
 
 
 def too_many(field: str, actual: int, limit: int) -> FieldError:
     """A list has more than `limit` items."""
-    return FieldError(ErrorType.TOO_MANY, field, actual, f"must have at most {limit} items")
+    detail = f"must have at most {limit} item{'' if limit == 1 else 's'}" if limit >= 0 else "has too many items"
+    return FieldError(ErrorType.TOO_MANY, field, actual, detail)
 
 
 class ApiError(Exception):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from bayplan.api.custom_resources.go_values import shown, type_name
+from bayplan.api.custom_resources.go_values import shown, shown_as_text, type_name
 from bayplan.api.patches import GENERIC, PatchError, copy_tree
 from bayplan.api.schema import Schema, resolve
 
@@ -297,7 +297,7 @@ def _without_directives(live: list[Any], patch: list[Any], key: str) -> tuple[li
 
 
 def _unknown_directive(patch: dict[str, Any]) -> PatchError:
-    return PatchError(500, f"unknown patch type: {shown(patch[_DIRECTIVE])} in map: {shown(patch)}")
+    return PatchError(500, f"unknown patch type: {shown_as_text(patch[_DIRECTIVE])} in map: {shown(patch)}")
 
 
 def _sorted(merged: list[Any], order: list[Any], live: list[Any], key: str) -> list[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -121,7 +122,9 @@ def canonical_bytes(text: str) -> str:
         return text
     if problem := base64_problem(text):
         raise FormError(problem)
-    return text.replace("\n", "").replace("\r", "")
+    if text[-1:] != "=":
+        return text.replace("\n", "").replace("\r", "")
+    return b2a_base64(a2b_base64(text), newline=False).decode()  # bits that belong to no byte become zeros
 
 
 def base64_problem(text: str) -> str:

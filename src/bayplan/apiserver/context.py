@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bayplan.api import protobuf
 from bayplan.api.codec import (
+    MAX_FIELD_ERRORS,
     DecodeError,
     decode,
     decode_reporting,
@@ -50,9 +51,10 @@ from bayplan.apiserver.simulated.pods import PodAnswers
 from bayplan.apiserver.simulated.webhooks import SimulatedReports
 from bayplan.apiserver.writes.body_errors import (
     Unrecognized,
+    head_in_any_case,
     head_of,
     head_problem,
-    is_meta_kind,
+    is_without_resource,
     media_type_of,
     version_problem,
 )
@@ -73,6 +75,8 @@ _SMALL: Final = 128 * 1024
 _MOST_SIZES: Final = 10
 """The JSON of a defaulted object may be so many times as long as the largest message of an object that can be stored."""
 
+_OTHER_CASES: Final = frozenset(('unknown field "kind"', 'unknown field "apiversion"'))
+"""Problems, in lower case, with members that Go takes for those that say what an object is."""
 _SCHEMES: Final = {
     "apiextensions.k8s.io": "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55",
     "apiregistration.k8s.io": "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28",
@@ -276,22 +280,33 @@ class Call:
             data = self._readable(data, kind_name)
             try:
                 obj, problems = decode_reporting(cls, data, self.context.settings.feature_gates)
-            except DecodeError:
+            except DecodeError as mended:
                 self._check_registered(data, kind_name, api_version)
-                raise self._undecodable(kind_name, api_version, error) from None
-        self._check_type(obj, kind_name, api_version)
+                if self.kind.is_custom and (head := head_of(data)) is not None and not head.kind:
+                    raise self._without_kind(kind_name) from None
+                why = mended if isinstance(error, UnicodeDecodeError) else error
+                raise self._undecodable(kind_name, api_version, why) from None
+        self._check_type(_head_of(data, obj, problems), kind_name, api_version)
         if mode == "Strict":
-            problems = [*self._yaml_problems(), *field_problems(data, problems)]
+            problems = [*self._yaml_problems(), *self._field_problems(data, problems)]
         elif mode == "Warn" and data is not self.request.body and self.request.reads_warnings:
             repeated = [line.strip() for one in self._yaml_problems() for line in one.splitlines()[1:]]
             problems = [*repeated, *problems]
         elif mode == "Warn" and self.request.reads_warnings and may_repeat_fields(data):
-            problems = field_problems(data, problems)
+            problems = self._field_problems(data, problems)
         if problems and mode == "Strict":
             raise self._strict_error(kind_name, api_version, problems)
         if mode == "Warn":
             self.warnings.extend(problems)
         return obj
+
+    def _field_problems(self, data: bytes, unknown: list[str]) -> list[str]:
+        """What is wrong with fields of the body: unknown ones of custom resources are only found when it has been read, so that those given twice come first."""
+        return (
+            [*field_problems(data), *unknown][:MAX_FIELD_ERRORS]
+            if self.kind.is_custom
+            else field_problems(data, unknown)
+        )
 
     @staticmethod
     def _strict_error(kind_name: str, api_version: str, problems: Sequence[str]) -> ApiError:
@@ -347,16 +362,23 @@ class Call:
         ):
             self._check_type(head, kind_name, api_version)
 
+    def _without_kind(self, kind_name: str) -> ApiError:
+        """400: the body does not say what it is, which only bodies of built-in kinds need not."""
+        shown = self._as_json(kind_name).decode(errors="replace") if self.request.body else ""
+        return Unrecognized(kind_name, f"Object 'Kind' is missing in '{shown}'", self.request.body)
+
     def _check_type(self, obj: Any, kind_name: str, api_version: str) -> None:
         given_version, given_kind = obj.api_version, obj.kind
+        if given_version == "/":  # a group and a version without a name
+            given_version = ""
         if isinstance(obj, CustomObject):
             if not given_kind:
-                shown = self._as_json(kind_name).decode(errors="replace") if self.request.body else ""
-                raise Unrecognized(kind_name, f"Object 'Kind' is missing in '{shown}'", self.request.body)
+                raise self._without_kind(kind_name)
             if given_version != api_version:
                 found = f"the API version in the data ({given_version})"
                 raise bad_request(f"{found} does not match the expected API version ({api_version})")
-            if errors := type_errors(self.kind, obj):
+            # its rules look at the kind that it says it is of, unless it comes to them in another version
+            if self.kind is not self.stored and (errors := type_errors(self.kind, obj)):
                 raise invalid_object(given_kind, self.kind.group, obj.metadata.name, errors)
             return
         if (given_kind and given_kind != kind_name) or (given_version and given_version != api_version):
@@ -397,7 +419,7 @@ class Call:
         )
         if (
             not is_list
-            and not is_meta_kind(given_version, given_kind)
+            and not is_without_resource(given_version, given_kind)
             and kinds.of_kind(given_version, given_kind) is None
         ):
             scheme = _SCHEMES.get(api_version.partition("/")[0], "pkg/api/legacyscheme/scheme.go:30")
@@ -409,6 +431,13 @@ class Call:
             group = "core"
         version = given_version.rpartition("/")[2]
         return f"converting ({version}.{given_kind}) to ({group}.{kind_name}): unknown conversion"
+
+
+def _head_of(data: bytes, obj: Any, problems: list[str]) -> Any:
+    """What says of which type an object is: the object, if no member of its body is called as those are that do, but in another case."""
+    if problems and not isinstance(obj, CustomObject) and any(one.lower() in _OTHER_CASES for one in problems):
+        return head_in_any_case(data)
+    return obj
 
 
 def yaml_to_json(data: bytes, kind_name: str) -> bytes:

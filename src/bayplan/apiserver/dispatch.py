@@ -22,6 +22,7 @@ from bayplan.api.errors import (
     resource_not_found,
     service_unavailable,
 )
+from bayplan.api.kinds import Kind
 from bayplan.apiserver.aggregation.forwarding import not_available, relay_to
 from bayplan.apiserver.aggregation.registry import is_available
 from bayplan.apiserver.context import BODY_TYPES, Call, Context
@@ -309,9 +310,13 @@ def _form(call: Call) -> Form:
         return PLAIN if subresource is not None and subresource.name in STREAMS else call.form
     if subresource is None:
         _check_routed(call.request.method, call.path)
+    else:
+        SUBRESOURCES.check_routed(call)
+    if call.path.verb == "patch" and (subresource is None or subresource.name not in CONNECTIONS):
+        patch.check_routed(call.request.content_type)
     try:
         form = PLAIN if subresource is not None and subresource.name in STREAMS else call.form
-        if form.convert_to == "Table" and subresource is not None and subresource.name in _WITHOUT_TABLE:
+        if form.convert_to == "Table" and subresource is not None and not _makes_tables(call.kind, subresource.name):
             raise not_acceptable(BODY_TYPES)
     except ApiError as error:
         if not error.status.message.startswith("406: "):  # the words of who finds routes, and only routes warn
@@ -319,6 +324,10 @@ def _form(call: Call) -> Form:
         raise
     _warn_if_deprecated(call)
     return form
+
+
+def _makes_tables(kind: Kind, subresource: str) -> bool:
+    return subresource not in _WITHOUT_TABLE and not (subresource == "status" and kind.plural in _STATUS_WITHOUT_TABLE)
 
 
 def _warn_if_deprecated(call: Call) -> None:
@@ -343,8 +352,12 @@ def _check_routed(method: str, path: ResourcePath) -> None:
         raise method_not_allowed()
 
 
-_WITHOUT_TABLE = frozenset(("binding", "eviction", "log", "token"))
+_WITHOUT_TABLE = frozenset(
+    ("approval", "binding", "ephemeralcontainers", "eviction", "finalize", "log", "resize", "token")
+)
 """Subresources whose storage makes no tables."""
+_STATUS_WITHOUT_TABLE = frozenset(("apiservices", "customresourcedefinitions", "resourceclaims"))
+"""Kinds of which that of the status makes none."""
 _METHODS = {
     "get": ("GET",),
     "list": ("GET",),

@@ -166,7 +166,8 @@ class NonResource:
             path == "/apis/apiregistration.k8s.io" and request.method != "GET"
         ):  # the only group whose own server routes it
             raise method_not_allowed()
-        found = self.discovery.find(path, request.accept)
+        # what asks for all groups at once is only looked at in gets
+        found = self.discovery.find(path, request.accept if request.method == "GET" else "")
         if found is None:
             parts = path.split("/")
             known = len(parts) > 2 and (parts[1] == "api" or self.server.context.kinds.has_built_in_group(parts[2]))

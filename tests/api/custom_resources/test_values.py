@@ -211,7 +211,7 @@ WRONG: dict[str, tuple[Any, Schema, list[str]]] = {
         {"type": "array", "minItems": 1},
         ["a: Invalid value: 0: a in body should have at least 1 items"],
     ),
-    "too many items": ([1, 2], {"type": "array", "maxItems": 1}, ["a: Too many: 2: must have at most 1 items"]),
+    "too many items": ([1, 2], {"type": "array", "maxItems": 1}, ["a: Too many: 2: must have at most 1 item"]),
     "the same item twice": (
         [{}, {}],
         {"type": "array", "uniqueItems": True},
@@ -230,7 +230,7 @@ WRONG: dict[str, tuple[Any, Schema, list[str]]] = {
     "too many fields": (
         {"b": 1, "c": 1},
         {"type": "object", "maxProperties": 1},
-        ["a: Too many: 2: must have at most 1 items"],
+        ["a: Too many: 2: must have at most 1 item"],
     ),
     "a field of a map": (
         {"b": "x"},

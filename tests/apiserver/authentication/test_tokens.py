@@ -7,6 +7,7 @@ import base64
 import json
 import re
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,6 +16,7 @@ from bayplan.api.codec import encode
 from bayplan.api.types import authentication_v1, core_v1, meta_v1
 from bayplan.apiserver.authentication import Authenticator
 from bayplan.apiserver.authentication.headers import SPACE_WARNING, bearer_token
+from bayplan.apiserver.authentication.token_file import TokenFileError, read_token_file
 from bayplan.apiserver.requests import Request, User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.service_account_tokens.keys import (
@@ -374,3 +376,17 @@ def test_tokens_that_should_have_been_replaced_are_counted_apart() -> None:
         assert counted() == ["1.0", "1.0"]
 
     run(case)
+
+
+def test_a_token_file_is_taken_as_it_stands(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text('t1,alice,1,"a,b"\nt2,bob,2,""\n\n,nobody,3\nt4, carol ,4\nt5,dave,5, system:masters\n')
+    assert read_token_file(file) == [
+        ("t1", "alice", "1", ("a", "b")),
+        ("t2", "bob", "2", ("",)),
+        ("t4", " carol ", "4", ()),
+        ("t5", "dave", "5", (" system:masters",)),
+    ]
+    file.write_text("t1,alice\n")
+    with pytest.raises(TokenFileError, match="tokens:1: expected token,user,uid"):
+        read_token_file(file)

@@ -34,6 +34,17 @@ def shown(value: Any) -> str:
     return str(value)
 
 
+def shown_as_text(value: Any) -> str:
+    """A JSON value as `%s` prints it, which is for texts."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{name}:{shown_as_text(value[name])}' for name in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(shown_as_text, value))}]"
+    return f"%!s({'' if value is None else type_name(value) + '='}{shown(value)})"
+
+
 def go_syntax(value: Any) -> str:
     """A JSON value as `%#v` prints it."""
     if isinstance(value, str):

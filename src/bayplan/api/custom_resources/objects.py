@@ -109,10 +109,10 @@ class CustomObject:
         """
         dropped = []
         if not self.keeps_unknown_fields:
-            dropped = pruning.prune(self.content, self.schema)
+            dropped = sorted(pruning.prune(self.content, self.schema))
             defaulting.drop_nulls(self.content, self.schema)
         if self.has_embedded:
-            dropped += embedded.coerce(self.content, self.schema, lenient=lenient)
+            dropped += sorted(embedded.coerce(self.content, self.schema, lenient=lenient))
         return dropped
 
     def settle(self) -> None:

@@ -5,6 +5,7 @@ Fields are looked at in order of name, where Kubernetes looks at them in any ord
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,6 +48,14 @@ def check_rules(node: Node, tree: Any, before: Before | None = None, budget: int
     except _Ended:
         pass
     return walk.findings
+
+
+def rule_errors(node: Node, path: str, value: Any, old: Any) -> list[FieldError]:
+    """What rules say of a value at a path that is no part of an object; old: what it was before, None if it is new."""
+    walk = _Walk(OBJECT_BUDGET)
+    with contextlib.suppress(_Ended):
+        walk.visit(node, path, value, old, _Ratchet())
+    return walk.findings.errors
 
 
 class _Ended(Exception):

@@ -107,9 +107,20 @@ class CustomStrategy(Strategy):
         """Whether anything changed but metadata (the status is as it was by now, if it is kept apart)."""
         return self._known(obj) != self._known(old)
 
+    def metadata_rule(self, obj: CustomObject) -> str | None:
+        """See Strategy; of an object that says it is of another kind nothing is looked at but what has rules of its own."""
+        return None if self._other_kind(obj) else super().metadata_rule(obj)
+
+    def _other_kind(self, obj: CustomObject) -> list[FieldError]:
+        """What is wrong with the kind that an object says it is of."""
+        return [] if obj.kind in ("", self._kind) else [invalid("kind", obj.kind, f"must be {self._kind}")]
+
     def validate_create(self, obj: CustomObject) -> list[FieldError]:
         """What the schema says against a new object."""
         tree = self._whole(obj)
+        if errors := self._other_kind(obj):
+            errors += self._embedded_errors(tree) + self._list_errors(tree)
+            return errors + self._rule_errors(obj, None, errors)
         errors = [] if self._accepts(tree) else values.validate(tree, self.schema)
         errors += [*self._scale_errors(tree, "spec"), *self._scale_errors(tree, "status")]
         errors += self._embedded_errors(tree) + self._list_errors(tree)
@@ -118,6 +129,9 @@ class CustomStrategy(Strategy):
     def validate_update(self, obj: CustomObject, old: CustomObject) -> list[FieldError]:
         """What it says against a change: what was wrong before and did not change may stay so."""
         tree, before = self._whole(obj), self._whole(old)
+        if errors := self._other_kind(obj):
+            errors += self._embedded_errors(tree) + self._new_list_errors(tree, before)
+            return errors + self._rule_errors(obj, old, errors)
         errors = (
             [] if self._accepts(tree) else values.validate(tree, self.schema, before=Before(before, tree, self.schema))
         )

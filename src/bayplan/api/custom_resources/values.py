@@ -20,7 +20,7 @@ from bayplan.api.custom_resources.correlation import Before, identity, same
 from bayplan.api.custom_resources.enums import enum_values
 from bayplan.api.custom_resources.go_values import shown
 from bayplan.api.custom_resources.rejection import rejects
-from bayplan.api.errors import ErrorType, FieldError, invalid, quoted, required, too_long, too_many, unsupported
+from bayplan.api.errors import ErrorType, FieldError, invalid, quoted, required, too_long, too_many, unsupported_text
 from bayplan.api.schema import Schema
 
 _WHOLE = "<nil>"
@@ -195,7 +195,7 @@ def _enum(value: Any, schema: Schema, path: str, before: Before | None) -> _Resu
     if not allowed:
         return _VALID
     values = enum_values(allowed)
-    return _VALID if values.has(value) else _failed(unsupported(path, value, values.names))
+    return _VALID if values.has(value) else _failed(unsupported_text(path, value, values.names))
 
 
 def _string(value: Any, schema: Schema, path: str, before: Before | None) -> _Result | None:

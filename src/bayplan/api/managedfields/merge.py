@@ -128,12 +128,12 @@ def _named_items_if_valid(value: Any, kind: Type, path: _Path, problems: _Proble
         except TypedError as error:
             problems.add(path, partial(_without_key, index, str(error)))
             return None
-        node = None
+        node, is_known = None, key in found
+        if is_known and unique:
+            problems.add(path, partial(_duplicate, key))
         if not (is_scalar and _is_right_scalar(item, element)):
             node = _named_if_valid(item, element, (path, key), problems, unique)
-        if key in found:
-            if unique:
-                problems.add(path, partial(_duplicate, key))
+        if is_known:
             node = None
         found[key] = {".": LEAF, **node} if node else LEAF
     return _sorted(found)
@@ -161,11 +161,15 @@ def _named_members_if_valid(value: Any, kind: Type, path: _Path, problems: _Prob
         problems.add(path, lambda: f": expected map, got &{{{shown(value)}}}")
         return None
     found: FieldSet = {}
-    is_struct = kind.is_struct
+    is_struct, undeclared = kind.is_struct, False
     for name, item in value.items():
         inner = kind.field(name)
         if inner is None:
-            problems.add(path, partial(_undeclared, name))
+            if (
+                not undeclared
+            ):  # Kubernetes looks at no other members after one, and comes to them in an order of chance
+                problems.add(path, partial(_undeclared, name))
+            undeclared = True
             continue
         key = "f:" + name
         node: FieldSet | None = LEAF

@@ -17,8 +17,13 @@ from bayplan.support.memo import memoized
 
 SCALAR, LIST, MAP, ANY = "scalar", "list", "map", "any"
 
-_QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
-_INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+_UNTYPED = frozenset((
+    "io.k8s.apimachinery.pkg.api.resource.Quantity",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime",
+    "io.k8s.apimachinery.pkg.apis.meta.v1.Time",
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+))  # fmt: skip
+"""Definitions that say of their values only that they are scalars."""
 _ZEROS = {"string": "", "integer": 0}
 """What a key that is always written has where it is left out."""
 _KEY_DEFAULTS = {
@@ -108,8 +113,8 @@ class Type:
             value = item.get(key)
             if type(value) is str:
                 return key_of(key, value)
-        found = {key: item.get(key, self.defaults.get(key)) for key in self.keys}
-        found = {key: value for key, value in found.items() if value is not None}
+        found = {key: item[key] for key in self.keys if key in item}  # null is a value as well
+        found = {key: self.defaults[key] for key in self.keys if key in self.defaults} | found
         if not found:
             names = " ".join(f'"{key}"' for key in self.keys)
             raise TypedError(
@@ -148,10 +153,17 @@ def _deduced() -> Type:
 DEDUCED = _deduced()
 
 
+def _any_map() -> Type:
+    """A map of values without a schema."""
+    found = Type(MAP)
+    found._element = DEDUCED
+    return found
+
+
 @functools.cache
 def type_of_definition(name: str) -> Type:
     """The type of a definition of the published schema."""
-    if name in (_QUANTITY, _INT_OR_STRING):
+    if name in _UNTYPED:
         return Type(SCALAR, scalar="untyped")
     found = _make(definitions()[name])
     found._reference = name
@@ -186,7 +198,9 @@ def _make(schema: Schema) -> Type:
     if kind == "array":
         return _list(schema)
     if "properties" not in schema and not isinstance(schema.get("additionalProperties"), dict):
-        return DEDUCED if schema.get("x-kubernetes-preserve-unknown-fields") else _untyped()
+        if not schema.get("x-kubernetes-preserve-unknown-fields"):
+            return _untyped()
+        return _any_map() if kind == "object" else DEDUCED
     found = Type(MAP, atomic=schema.get("x-kubernetes-map-type") == "atomic")
     if "properties" in schema:
         found.is_struct = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from bayplan.api.errors import invalid, required, unsupported
+from bayplan.api.errors import invalid, required, unsupported_text
 from bayplan.api.types import rbac_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, go_struct
@@ -47,9 +47,9 @@ def check_binding(
     """A binding to a role of one of `kinds`."""
     role = binding.role_ref
     if role.api_group != GROUP:
-        errors.append(unsupported("roleRef.apiGroup", role.api_group, (GROUP,)))
+        errors.append(unsupported_text("roleRef.apiGroup", role.api_group, (GROUP,)))
     if role.kind not in kinds:
-        errors.append(unsupported("roleRef.kind", role.kind, kinds))
+        errors.append(unsupported_text("roleRef.kind", role.kind, kinds))
     if not role.name:
         errors.append(required("roleRef.name"))
     else:
@@ -65,14 +65,14 @@ def _check_subject(errors: Errors, path: str, subject: rbac_v1.Subject, *, names
         if subject.name:
             check_format(errors, f"{path}.name", subject.name, formats.dns_subdomain)
         if subject.api_group:
-            errors.append(unsupported(f"{path}.apiGroup", subject.api_group, ("",)))
+            errors.append(unsupported_text(f"{path}.apiGroup", subject.api_group, ("",)))
         if not namespaced and not subject.namespace:
             errors.append(required(f"{path}.namespace"))
     elif subject.kind in ("User", "Group"):
         if subject.api_group != GROUP:
-            errors.append(unsupported(f"{path}.apiGroup", subject.api_group, (GROUP,)))
+            errors.append(unsupported_text(f"{path}.apiGroup", subject.api_group, (GROUP,)))
     else:
-        errors.append(unsupported(f"{path}.kind", subject.kind, ("ServiceAccount", "User", "Group")))
+        errors.append(unsupported_text(f"{path}.kind", subject.kind, ("ServiceAccount", "User", "Group")))
 
 
 def check_role_unchanged(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required, unsupported
+from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required, unsupported, unsupported_text
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import (
@@ -260,7 +260,7 @@ def _check_policies(errors: Errors, spec: core_v1.ServiceSpec) -> None:
     elif inside is not None and inside not in ("Cluster", "Local"):
         errors.append(unsupported("spec.internalTrafficPolicy", inside, ("Cluster", "Local")))
     if spec.traffic_distribution is not None and spec.traffic_distribution not in _DISTRIBUTIONS:
-        errors.append(unsupported("spec.trafficDistribution", spec.traffic_distribution, _DISTRIBUTIONS))
+        errors.append(unsupported_text("spec.trafficDistribution", spec.traffic_distribution, _DISTRIBUTIONS))
 
 
 def validate_service_update(new: core_v1.Service, old: core_v1.Service) -> list[FieldError]:

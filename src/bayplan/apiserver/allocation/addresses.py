@@ -103,7 +103,7 @@ class ServiceAddresses:
                 yield from (AddressRange(cidr) for cidr in found.spec.cidrs if cidr not in own)
 
     def check(self, address: str) -> None:
-        """Raises OutOfRange for an address that is not given out, Taken for one that somebody has."""
+        """Raises OutOfRange for an address that is not given out."""
         within = [one for one in self._all(family_of(address)) if one.contains(address)]
         if not within:
             raise OutOfRange("the provided network does not match the current range")
@@ -112,17 +112,15 @@ class ServiceAddresses:
             raise OutOfRange(
                 f"the provided IP ({address}) is not in the valid range. The range of valid IPs is {valid}"
             )
-        if self._is_taken(address):
-            raise Taken("provided IP is already allocated")
 
     def _is_taken(self, address: str) -> bool:
         return address in self._pending or self._objects.cache(self._kind).get("", address) is not None
 
     async def take(self, address: str, service: core_v1.Service, *, dry_run: bool) -> None:
-        """Take a certain address. Raises OutOfRange, Taken."""
+        """Take a certain address; if nothing is written, one that somebody has is as good as any. Raises OutOfRange, Taken."""
         address = str(ipaddress.ip_address(address))
         self.check(address)
-        if not dry_run and not await self._write(address, service):
+        if not dry_run and (self._is_taken(address) or not await self._write(address, service)):
             raise Taken("provided IP is already allocated")
 
     async def take_any(self, family: str, service: core_v1.Service, *, dry_run: bool) -> str:

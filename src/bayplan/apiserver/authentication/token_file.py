@@ -11,14 +11,17 @@ class TokenFileError(ValueError):
 
 
 def read_token_file(path: Path) -> list[tuple[str, str, str, tuple[str, ...]]]:
-    """The rows of a static token file: token, user, uid, groups (`token,user,uid,"group1,group2"`). Raises TokenFileError, OSError."""
+    """The rows of a static token file: token, user, uid, groups (`token,user,uid,"group1,group2"`), blanks and empty groups as they stand there.
+
+    Raises TokenFileError, OSError.
+    """
     rows = []
     with path.open(newline="") as lines:
-        for number, row in enumerate(csv.reader(lines, skipinitialspace=True), 1):
+        for number, row in enumerate(csv.reader(lines), 1):
             if not row:
                 continue
             if len(row) < 3:
                 raise TokenFileError(f"{path}:{number}: expected token,user,uid[,groups], found {len(row)} columns")
-            groups = tuple(group.strip() for group in row[3].split(",") if group.strip()) if len(row) > 3 else ()
-            rows.append((row[0].strip(), row[1].strip(), row[2].strip(), groups))
+            if row[0]:
+                rows.append((row[0], row[1], row[2], tuple(row[3].split(",")) if len(row) > 3 else ()))
     return rows

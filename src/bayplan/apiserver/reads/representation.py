@@ -15,7 +15,7 @@ from bayplan.api.conversion import convert
 from bayplan.api.errors import ApiError, bad_request, failure
 from bayplan.api.kinds import METRICS_GROUP, Kind
 from bayplan.api.printing import printer_for
-from bayplan.api.printing.base import Column, Printer
+from bayplan.api.printing.base import Column, Printer, default_printer
 from bayplan.api.protobuf.metrics import metrics_message
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.reads.negotiation import META_VERSIONS, PLAIN, PROTOBUF, YAML, Form
@@ -211,8 +211,9 @@ class Shape:
         return row
 
     def _whole_table(self, rows: Sequence[bytes], meta: meta_v1.ListMeta, *, with_columns: bool = True) -> bytes:
-        columns = printer_for(self.kind).columns if with_columns else None
-        empty = b"null" if self.kind.group == _DEFINITIONS else b"[]"
+        printer = printer_for(self.kind)
+        columns = printer.columns if with_columns else None
+        empty = b"null" if printer is default_printer() else b"[]"
         return table_of(self.form.version, meta, columns, rows, empty=empty)
 
     def _row_object(self, entry: Entry) -> bytes:
@@ -280,10 +281,6 @@ async def in_steps(entries: Sequence[Entry], make: Callable[[Entry], bytes]) -> 
     return made
 
 
-_DEFINITIONS = "apiextensions.k8s.io"
-"""The group whose server in kube-apiserver writes no rows as null."""
-
-
 def table_of(
     version: str,
     meta: meta_v1.ListMeta,
@@ -292,7 +289,8 @@ def table_of(
     *,
     empty: bytes = b"[]",
 ) -> bytes:
-    """A Table of a version of `meta.k8s.io`. columns: None where the reader knows them. empty: what stands for no rows."""
+    """A Table of a version of `meta.k8s.io`. columns: None where the reader knows them. empty: what stands for no rows, null in what kube-apiserver makes
+    of kinds that it has no printer for."""
     definitions = None
     if columns is not None:
         fields = ("name", "type", "format", "description", "priority")

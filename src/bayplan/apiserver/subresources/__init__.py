@@ -29,12 +29,18 @@ class SubresourceTable:
     def __init__(self, handlers: dict[str, Handler]) -> None:
         self._handlers = handlers
 
+    @staticmethod
+    def check_routed(call: Call) -> None:
+        """Raises ApiError (405) if no route takes the request's method."""
+        subresource = call.path.subresource
+        if subresource is not None and not _has_route(call, subresource):
+            raise method_not_allowed()
+
     def handle(self, call: Call) -> Awaitable[Response]:
         """Answer a request on a subresource. Raises ApiError."""
         subresource = call.path.subresource
         assert subresource is not None
-        if not _has_route(call, subresource):
-            raise method_not_allowed()
+        self.check_routed(call)
         handler = self._handlers.get(subresource.name)
         if handler is not None:
             return handler(call)

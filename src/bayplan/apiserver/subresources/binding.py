@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bayplan.api.errors import FieldError, bad_request, conflict, failure, required, unsupported
+from bayplan.api.errors import FieldError, bad_request, conflict, failure, required, unsupported_text
 from bayplan.api.types import core_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.context import Call
@@ -93,7 +93,7 @@ def _check(binding: core_v1.Binding) -> None:
     target = binding.target
     errors = []
     if target.kind not in ("", "Node"):
-        errors.append(unsupported("target.kind", target.kind, ("Node", "<empty>")))
+        errors.append(unsupported_text("target.kind", target.kind, ("Node", "<empty>")))
     if not target.name:
         errors.append(required("target.name"))
     if errors:

@@ -24,6 +24,8 @@ from bayplan.apiserver.verbs.patch import Patch, configuration, is_apply
 from bayplan.apiserver.verbs.update import check_name, check_uid, modify
 
 _HEAD = b'{"kind":"Scale","apiVersion":"autoscaling/v1",'
+_OLD_VERSIONS = frozenset(("extensions/v1beta1", "apps/v1beta1", "apps/v1beta2"))
+"""Versions of Scale that Kubernetes knows and no path takes."""
 _NOT_SET = -(2**31)
 """The replicas of a custom resource that has none."""
 
@@ -112,7 +114,7 @@ async def _update(call: Call) -> Response:
     if call.kind.is_custom and (kind, version) != ("Scale", "autoscaling/v1"):
         scheme = "k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781"
         raise bad_request(f'no kind is registered for the type v1.Scale in scheme "{scheme}"')
-    if kind == "Scale" and version != "autoscaling/v1":
+    if kind == "Scale" and version in _OLD_VERSIONS:
         raise bad_request(
             f"the API version in the data ({version}) does not match the expected API version (autoscaling/v1)"
         )

@@ -357,8 +357,8 @@ def _grace(pod: Any, options: meta_v1.DeleteOptions) -> int:
 
 def _finalizers(call: Call, metadata: Any, options: meta_v1.DeleteOptions) -> tuple[str, ...]:
     """The object's finalizers with those that say how dependents are dealt with; the garbage collector takes them away."""
-    if call.stored.kind == "Event" and not call.stored.is_custom:
-        return tuple(metadata.finalizers)
+    if call.stored.kind == "Event" and not call.stored.is_custom:  # nothing depends on events, whatever a client says
+        return tuple(name for name in metadata.finalizers if name not in (FOREGROUND, ORPHAN))
     policy = options.propagation_policy
     if options.orphan_dependents is not None:
         policy = "Orphan" if options.orphan_dependents else "Background"

@@ -31,7 +31,7 @@ def as_given(errors: Sequence[FieldError], obj: Any, request: Request) -> list[F
 
 
 def _shows_null(error: FieldError) -> bool:
-    return error.type is ErrorType.INVALID and error.value is None
+    return error.type in (ErrorType.INVALID, ErrorType.NOT_SUPPORTED) and error.value is None
 
 
 def _error_as_given(error: FieldError, obj: Any, tree: Any) -> FieldError:

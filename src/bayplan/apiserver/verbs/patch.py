@@ -43,7 +43,7 @@ from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response, revision_problem
 from bayplan.apiserver.verbs.create import OTHER_NAMESPACE, create_object
 from bayplan.apiserver.verbs.update import check_name, modify
-from bayplan.apiserver.writes.body_errors import head_problem, version_problem
+from bayplan.apiserver.writes.body_errors import head_of, head_problem, version_problem
 from bayplan.apiserver.writes.options import check_patch_options
 from bayplan.apiserver.writes.owners import deduplicate_owners
 from bayplan.apiserver.writes.patch_errors import JSON, MERGE, STRATEGIC, read_patch, spoiled_by
@@ -167,7 +167,8 @@ def configuration(call: Call, expected: Kind) -> Configuration:
     data = call.request.body
     applied, is_yaml = _read_configuration(data)
     mode, repeated = call.request.query.get("fieldValidation") or "Warn", ""
-    if mode == "Strict" or (mode == "Warn" and is_yaml and call.request.reads_warnings):
+    may_repeat = mode == "Strict" or is_yaml or (call.request.reads_warnings and may_repeat_fields(data))
+    if mode != "Ignore" and may_repeat and (mode == "Strict" or call.request.reads_warnings):
         from bayplan.apiserver.yaml.documents import repeated_keys  # slow to import, and seldom needed
 
         problem = _read_yaml(data, repeated_keys)
@@ -271,7 +272,7 @@ class Patch:
         try:
             obj, problems = decode_reporting(cls, encode(tree), call.context.settings.feature_gates)
         except DecodeError as error:
-            raise self.spoiled(cls, str(error)) from None
+            raise self.spoiled(cls, self._other_type(cls) or str(error)) from None
         problems = [*self.problems, *problems]
         if problems and self.mode == "Strict":
             why = f"strict decoding error: {', '.join(problems)}"
@@ -284,6 +285,15 @@ class Patch:
         _check_place(call, obj)
         call.warnings[:] = dict.fromkeys([*call.warnings, *deduplicate_owners(obj.metadata)])
         return obj
+
+    def _other_type(self, cls: type[Any]) -> str:
+        """Why nobody knows what came of the patch, which is told before what is wrong with its fields; "" if it is known."""
+        head = head_of(encode(self.tree))
+        if head is None or self.kind.is_custom or self.patch_type == STRATEGIC or cls is not self.kind.type:
+            return ""
+        if self.call.context.kinds.of_kind(head.api_version, head.kind) is not None:
+            return ""
+        return self.call.other_type(head.api_version, head.kind, self.kind.kind, self.kind.api_version)
 
     def _check_type(self, obj: Any, cls: type[Any]) -> None:
         """An object stays of its kind; what a strategic patch says of that is not looked at. Raises ApiError (422)."""
@@ -313,10 +323,15 @@ def _type_of(call: Call) -> str:
     patch_type = _PATCH_TYPES.get(call.request.content_type.partition(";")[0].strip())
     if call.kind.is_custom and patch_type in (None, STRATEGIC):
         raise unsupported_media_type((*(one for one in _PATCH_TYPES if "strategic" not in one), APPLY_TYPE))
-    if patch_type is None:
-        call.warnings.clear()  # no route takes the request, and only those warn
-        raise failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+    assert patch_type is not None, "check_routed has been called"
     return patch_type
+
+
+def check_routed(content_type: str) -> None:
+    """Whether there is a route for a patch of this type of a built-in resource: who finds routes looks before anybody else. Raises ApiError (415)."""
+    media_type = content_type.partition(";")[0].strip()
+    if media_type != APPLY_TYPE and media_type not in _PATCH_TYPES:
+        raise failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
 
 
 def _is_of_status(call: Call, patch_type: str, body: Any) -> bool:
@@ -373,8 +388,11 @@ def patch_failure(error: PatchError) -> ApiError:
 
 def _check_place(call: Call, obj: Any) -> None:
     """Raises ApiError (400) if the object has another name or namespace than the URL."""
-    check_name(obj.metadata.name, call.path.name)
     if not call.kind.namespaced:
         obj.metadata.namespace = ""
-    elif obj.metadata.namespace != call.path.namespace:
+    is_elsewhere = obj.metadata.namespace != call.path.namespace
+    if is_elsewhere and obj.metadata.namespace:
+        raise bad_request(OTHER_NAMESPACE)
+    check_name(obj.metadata.name, call.path.name)
+    if is_elsewhere:
         raise bad_request(OTHER_NAMESPACE)

@@ -179,13 +179,14 @@ class _Page(NamedTuple):
     """Those behind this object (namespace, name)."""
 
 
-def _page(call: Call) -> _Page:
+def _page(call: Call, fields: FieldSelector) -> _Page:
     """Raises ApiError (400, 504)."""
     query = call.request.query
     limit = int_parameter(query, "limit") or 0
-    revision = parse_revision(call)
-    current = call.context.objects.revision_of(call.stored)
     token = query.get("continue", "")
+    is_cached = call.ttl is None  # kube-apiserver has no watch cache of events that would read the revision first
+    revision = parse_revision(call) if is_cached or not token else query.get("resourceVersion", "0") != "0"
+    current = call.context.objects.revision_of(call.stored)
     if token:
         page_of = _decode_token(token)
         if revision:
@@ -194,9 +195,16 @@ def _page(call: Call) -> _Page:
         return _Page(0 if query.get("resourceVersion") == "0" else limit, at, after)
     check_not_future(call, revision)
     match = query.get("resourceVersionMatch")
-    if match == "Exact" or (revision and limit > 0 and not match):
+    is_exact = match == "Exact" or (revision > 0 and limit > 0 and not match and not _is_single(call, fields))
+    if is_exact:
         return _Page(limit, revision, ("", ""))
     return _Page(0 if query.get("resourceVersion") == "0" else limit, current, ("", ""))
+
+
+def _is_single(call: Call, fields: FieldSelector) -> bool:
+    """Whether a selection is of one object by its name, which is read like one."""
+    is_named = fields.exact_match("metadata.name") is not None
+    return is_named and (bool(call.path.namespace) or not call.kind.namespaced)
 
 
 async def chosen(call: Call) -> tuple[list[Entry], meta_v1.ListMeta]:
@@ -204,8 +212,8 @@ async def chosen(call: Call) -> tuple[list[Entry], meta_v1.ListMeta]:
 
     Raises ApiError (400, 410, 504).
     """
-    select, _ = selection(call)
-    limit, at, after = _page(call)
+    select, fields = selection(call)
+    limit, at, after = _page(call, fields)
     check_key(call.kind, call.path.namespace, call.path.name)
     converts = call.kind.asks_webhook
     entries = await (

@@ -51,7 +51,8 @@ def check(call: Call, obj: Any, old: Any | None) -> None:
     if errors:
         if call.kind is call.stored:
             errors = as_given(errors, obj, call.request)
-        raise invalid_object(call.stored.kind, call.stored.group, metadata.name, errors, stopped=stopped)
+        kind = obj.kind if call.stored.is_custom and obj.kind else call.stored.kind  # as the object says
+        raise invalid_object(kind, call.stored.group, metadata.name, errors, stopped=stopped)
 
 
 def _metadata_errors(call: Call, obj: Any, old: Any | None, strategy: Strategy, rule: str | None) -> list[FieldError]:

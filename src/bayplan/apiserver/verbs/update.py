@@ -199,12 +199,10 @@ async def update(call: Call) -> Response:
     call.warnings.extend(deduplicate_owners(body.metadata))
     entry = call.entry(call.path.namespace, call.path.name)
     if entry is None:
-        if (
-            call.strategy.allow_create_on_update
-            and call.path.subresource is None
-            and not body.metadata.resource_version
-        ):
-            return call.answer(201, await create_object(call, body))
+        if call.strategy.allow_create_on_update and call.path.subresource is None:
+            check_uid(call, body.metadata.uid, "")
+            if not body.metadata.resource_version:
+                return call.answer(201, await create_object(call, body))
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
     check_uid(call, body.metadata.uid, entry.uid)
     call.resets_managers = not body.metadata.managed_fields and b'"managedFields":[]' in call.request.body

@@ -17,6 +17,7 @@ from bayplan.api.json_syntax import syntax_problem
 
 _HEAD: Final = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 _UNREADABLE: Final = "couldn't get version/kind; json parse error: "
+_HEAD_FIELDS: Final = {"apiversion": "apiVersion", "kind": "kind"}
 _SHOWN: Final = 30
 """So many bytes of a body are told at most."""
 
@@ -25,6 +26,16 @@ _META_KINDS: Final = frozenset(
     ("WatchEvent", "ListOptions", "GetOptions", "DeleteOptions", "CreateOptions", "UpdateOptions", "PatchOptions")
 )
 """Kinds that every group has, of which no resource is."""
+_WITHOUT_RESOURCE: Final = {
+    "v1": frozenset((
+        "List", "NodeProxyOptions", "PodAttachOptions", "PodExecOptions", "PodLogOptions", "PodPortForwardOptions", "PodProxyOptions", "PodStatusResult",
+        "RangeAllocation", "SerializedReference", "ServiceProxyOptions",
+    )),
+    "autoscaling/v1": frozenset(("Scale",)),
+    "policy/v1": frozenset(("Eviction",)),
+    "authentication.k8s.io/v1": frozenset(("TokenRequest",)),
+}  # fmt: skip
+"""Kinds of a group of which no resource is, but a subresource or none at all."""
 _UNVERSIONED_KINDS: Final = frozenset(("Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList"))
 """Those that stand in `v1` for all groups."""
 _PARAMETERS: Final = re.compile(
@@ -48,8 +59,13 @@ def head_of(data: bytes) -> Head | None:
 
 
 def is_meta_kind(api_version: str, kind: str) -> bool:
-    """Whether a kind is registered in a version though no resource is of it."""
+    """Whether a kind is registered in all versions, or in `v1` for all groups, and no resource is of it."""
     return kind in _META_KINDS or (api_version == "v1" and kind in _UNVERSIONED_KINDS)
+
+
+def is_without_resource(api_version: str, kind: str) -> bool:
+    """Whether a kind is registered in a version though no resource is of it."""
+    return is_meta_kind(api_version, kind) or kind in _WITHOUT_RESOURCE.get(api_version, ())
 
 
 def media_type_of(content_type: str) -> str:
@@ -74,11 +90,28 @@ def head_problem(data: bytes) -> str:
     if not isinstance(tree, _Members):
         return f"{_UNREADABLE}json: cannot unmarshal {json_type(tree)} into Go value of type {_HEAD}"
     for key, value in tree:
-        if key in ("kind", "apiVersion") and not isinstance(value, str | None):
+        field = _HEAD_FIELDS.get(key.casefold())
+        if field is not None and not isinstance(value, str | None):
             shown = "object" if isinstance(value, _Members) else json_type(value)
-            found = f"json: cannot unmarshal {shown} into Go struct field .{key} of type string"
+            found = f"json: cannot unmarshal {shown} into Go struct field .{field} of type string"
             return _UNREADABLE + found
-    return version_problem(dict(tree).get("apiVersion") or "")
+    return version_problem(_head_in(tree).api_version)
+
+
+def _head_in(members: list[tuple[str, Any]]) -> Head:
+    """What members say that an object is; of several spellings the last one counts, as in Go."""
+    said: dict[str, str] = {}
+    for key, value in members:
+        field = _HEAD_FIELDS.get(key.casefold())
+        if field is not None and isinstance(value, str):
+            said[field] = value
+    return Head(said.get("apiVersion", ""), said.get("kind", ""))
+
+
+def head_in_any_case(data: bytes) -> Head:
+    """What an object in JSON says that it is, in whatever case the names of its members are."""
+    tree = json.loads(data.decode(errors="replace"), object_pairs_hook=_Members)
+    return _head_in(tree if isinstance(tree, _Members) else [])
 
 
 def version_problem(api_version: str) -> str:

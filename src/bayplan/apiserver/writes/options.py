@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bayplan.api.errors import ErrorType, FieldError, forbidden, invalid, invalid_object, required, unsupported
+from bayplan.api.errors import ErrorType, FieldError, forbidden, invalid, invalid_object, required, unsupported_text
 from bayplan.apiserver.requests import parameters
 
 _KINDS = {"create": "CreateOptions", "update": "UpdateOptions"}
@@ -41,10 +41,10 @@ def _problems(query: Mapping[str, str]) -> list[FieldError]:
     problems = _manager_problems(query.get("fieldManager", ""))
     dry_run = parameters(query, "dryRun")
     if any(one != "All" for one in dry_run):
-        problems.append(unsupported("dryRun", dry_run, ("All",)))
+        problems.append(unsupported_text("dryRun", dry_run, ("All",)))
     validation = query.get("fieldValidation", "")
     if validation not in _FIELD_VALIDATION:
-        problems.append(unsupported("fieldValidation", validation, _FIELD_VALIDATION))
+        problems.append(unsupported_text("fieldValidation", validation, _FIELD_VALIDATION))
     return problems
 
 

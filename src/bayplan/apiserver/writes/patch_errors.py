@@ -81,7 +81,7 @@ def _operations(patch: Any, *, checked: bool) -> list[dict[str, Any]]:
 def spoiled_by(patch_type: str, patch: Any, tree: Any, kind: Kind, why: str) -> ApiError:
     """The answer to a patch whose result, a tree, is no object of the kind, and why not."""
     if patch_type == STRATEGIC:
-        text = shown(patch)
+        text = shown({name: value for name, value in patch.items() if (name, value) != ("$patch", "replace")})
     else:
         ordered = _maps_in_order(tree)
         data = encode(_merged(ordered, patch) if patch_type == MERGE else _operated(ordered, patch))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import FieldError, invalid, required, unsupported
+from bayplan.api.errors import FieldError, invalid, quoted, required, unsupported
 from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apiregistration_v1
@@ -45,7 +45,7 @@ class APIServiceStrategy(Strategy):
 
     def name_errors(self, obj: apiregistration_v1.APIService) -> list[FieldError]:
         wanted = f"{obj.spec.version}.{obj.spec.group}"
-        text = f'must be `spec.version+"."+spec.group`: "{wanted}"'
+        text = f'must be `spec.version+"."+spec.group`: {quoted(wanted)}'
         given = (("metadata.generateName", obj.metadata.generate_name), ("metadata.name", obj.metadata.name))
         return [
             invalid(field, name, text)

@@ -9,6 +9,7 @@ from bayplan.api.managedfields.fieldset import FieldSet, recursive_difference
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
+from bayplan.api.validation.meta import UpdateChecks
 
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
@@ -19,6 +20,7 @@ class NamespaceStrategy(Strategy):
     has_status = True
     name_is_checked_as = "dns-1123-label"
     selectable_field_names = frozenset(("status.phase",))
+    update_checks = UpdateChecks(whole=1)
 
     def default(self, obj: core_v1.Namespace) -> None:
         if obj.metadata.name and obj.metadata.labels.get(_NAME_LABEL) != obj.metadata.name:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayplan.api.errors import FieldError, forbidden, invalid, required, too_long, unsupported
+from bayplan.api.errors import FieldError, forbidden, invalid, required, too_long, unsupported_text
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import networking_v1
 from bayplan.api.validation import formats
@@ -51,7 +51,7 @@ def _check_parameters(errors: Errors, path: str, parameters: networking_v1.Ingre
         errors.append(required(f"{path}.scope"))
         return
     if scope not in ("Cluster", "Namespace"):
-        errors.append(unsupported(f"{path}.scope", scope, ("Cluster", "Namespace")))
+        errors.append(unsupported_text(f"{path}.scope", scope, ("Cluster", "Namespace")))
     elif namespace is not None and scope == "Cluster":
         errors.append(forbidden(f"{path}.namespace", "`parameters.scope` is set to 'Cluster'"))
     elif scope == "Namespace":

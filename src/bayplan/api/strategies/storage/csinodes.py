@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from bayplan.api.errors import FieldError, duplicate, invalid, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import storage_v1
@@ -38,12 +40,12 @@ class CSINodeStrategy(Strategy):
 
     def validate_update(self, obj: storage_v1.CSINode, old: storage_v1.CSINode) -> list[FieldError]:
         errors: list[FieldError] = []
-        current = {driver.name: driver for driver in obj.spec.drivers}
+        known: dict[str, list[storage_v1.CSINodeDriver]] = {}
+        for driver in obj.spec.drivers:
+            known.setdefault(driver.name, []).append(replace(driver, allocatable=None))
         for before in old.spec.drivers:
-            after = current.get(before.name)
-            if after is not None and (after.node_id, after.topology_keys) != (before.node_id, before.topology_keys):
-                check_unchanged(errors, "spec.drivers", obj.spec.drivers, old.spec.drivers)
-                break
+            for after in known.get(before.name, ()):
+                check_unchanged(errors, "spec.drivers", after, replace(before, allocatable=None))
         return errors
 
 

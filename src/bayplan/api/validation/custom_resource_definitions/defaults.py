@@ -1,6 +1,8 @@
 """Defaults in structural schemas: each is a value that the schema takes, without fields that it does not know.
 
-Rules of `x-kubernetes-validations` are not evaluated for defaults. Source: `apiextensions-apiserver/pkg/apiserver/schema/defaulting`.
+Rules of `x-kubernetes-validations` hold for a default that fits otherwise, as one that has not changed and as a new one.
+
+Source: `apiextensions-apiserver/pkg/apiserver/schema/defaulting`.
 """
 
 from __future__ import annotations
@@ -54,17 +56,29 @@ class _Walk:
         if self._needs_pruned and has_unknown_fields(value, schema):
             yield invalid(path, value, "must not have unknown fields")
         found = embedded_errors(value, schema, path)
-        yield from _of_wrong_type(found) or found or values.validate(value, schema, path)
+        yield from _of_wrong_type(found) or found or _fit_errors(value, schema, path)
 
     def _metadata_errors(self, value: Any, schema: Schema, path: str, steps: _Steps) -> Iterator[FieldError]:
         found = embedded_errors(_surrounded(value, steps), self._root)
         found = _of_wrong_type(found) or found
         if not found:
-            yield from values.validate(value, schema, path)
+            yield from _fit_errors(value, schema, path)
             return
         texts = list(dict.fromkeys(map(str, found)))
         shown = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
         yield invalid(path, value, f"must result in valid metadata: {shown}")
+
+
+def _fit_errors(value: Any, schema: Schema, path: str) -> list[FieldError]:
+    """Why a default is no value of its schema."""
+    found = values.validate(value, schema, path)
+    if found or not pruning.has_rules(schema):
+        return found
+    from bayplan.api.custom_resources.rule_compilation import compile_node  # slow to import, and seldom needed
+    from bayplan.api.custom_resources.rules import rule_errors
+
+    rules = compile_node(schema, schema, is_root=bool(schema.get(pruning.EMBEDDED)))
+    return [] if rules is None else rule_errors(rules, path, value, value) or rule_errors(rules, path, value, None)
 
 
 def _of_wrong_type(errors: list[FieldError]) -> list[FieldError]:

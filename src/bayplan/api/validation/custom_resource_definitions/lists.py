@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bayplan.api.errors import FieldError, forbidden, invalid, required, unsupported
+from bayplan.api.errors import FieldError, forbidden, invalid, required, unsupported_text
 from bayplan.api.schema import Schema
 from bayplan.api.validation.custom_resource_definitions.form import NOTHING
 from bayplan.api.validation.custom_resource_definitions.options import Options
@@ -26,7 +26,7 @@ def map_type_errors(schema: Schema, path: str) -> Iterator[FieldError]:
     if schema.get("type") != "object":
         yield _wrong_type(schema, path, f"must be object if {MAP_TYPE} is specified")
     if kind not in _MAP_TYPES:
-        yield unsupported(f"{path}.{MAP_TYPE}", kind, _MAP_TYPES)
+        yield unsupported_text(f"{path}.{MAP_TYPE}", kind, _MAP_TYPES)
 
 
 def _wrong_type(schema: Schema, path: str, text: str) -> FieldError:
@@ -42,7 +42,7 @@ def list_errors(schema: Schema, path: str, options: Options) -> Iterator[FieldEr
     elif kind == "set" and options.needs_atomic_sets and isinstance(schema.get("items"), dict):
         yield from set_errors(schema["items"], f"{path}.items")
     if kind is not None and kind not in _LIST_TYPES:
-        yield unsupported(f"{path}.{LIST_TYPE}", kind, _LIST_TYPES)
+        yield unsupported_text(f"{path}.{LIST_TYPE}", kind, _LIST_TYPES)
     if schema.get(LIST_KEYS) and kind != "map":
         text = f"must be map if {LIST_KEYS} is non-empty"
         yield required(f"{path}.{LIST_TYPE}", text) if kind is None else invalid(f"{path}.{LIST_TYPE}", kind, text)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bayplan.api.custom_resources.pruning import EMBEDDED, META_FIELDS, PRESERVE, RULES
-from bayplan.api.errors import FieldError, forbidden, invalid, unsupported
+from bayplan.api.errors import FieldError, forbidden, invalid, unsupported_text
 from bayplan.api.schema import Schema
 from bayplan.api.validation.custom_resource_definitions.budget import Budget
 from bayplan.api.validation.custom_resource_definitions.defaults import default_errors
@@ -154,7 +154,7 @@ class _Walk:
     def _own_errors(self, schema: Schema, path: str, place: _Place) -> Iterator[FieldError]:
         kind = schema.get("type", "")
         if self._options.needs_valid_types and kind and kind not in PROPERTY_TYPES:
-            yield unsupported(f"{path}.type", kind, PROPERTY_TYPES)
+            yield unsupported_text(f"{path}.type", kind, PROPERTY_TYPES)
         if schema.get("default") is not None and place.no_defaults:
             yield forbidden(f"{path}.default", f"must not be set {place.no_defaults}")
         for name in _NOT_SUPPORTED:

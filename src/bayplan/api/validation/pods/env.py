@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api import quantity
-from bayplan.api.errors import invalid, required, unsupported
+from bayplan.api.errors import invalid, required, unsupported_text
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format
@@ -142,7 +142,7 @@ def check_field_selector(
             errors, path, subscript.lower() if name == "metadata.annotations" else subscript, formats.label_key
         )
     elif name not in fields:
-        errors.append(unsupported(f"{path}.fieldPath", name, sorted(fields)))
+        errors.append(unsupported_text(f"{path}.fieldPath", name, sorted(fields)))
 
 
 def _split_subscript(path: str) -> tuple[str, str | None]:
@@ -162,7 +162,7 @@ def check_resource_selector(
     elif not name:
         errors.append(required(f"{path}.resource"))
     elif name not in _RESOURCES and not name.startswith(_HUGE_PAGES):
-        errors.append(unsupported(f"{path}.resource", name, _RESOURCES))
+        errors.append(unsupported_text(f"{path}.resource", name, _RESOURCES))
     divisor = quantity.parse(selector.divisor)
     if divisor.is_zero():
         return

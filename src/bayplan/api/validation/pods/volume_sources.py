@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from bayplan.api.errors import invalid, required, unsupported
+from bayplan.api.errors import invalid, required, unsupported, unsupported_text
 from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format
@@ -223,7 +223,7 @@ def _check_azure_disk(errors: Errors, path: str, source: core_v1.AzureDiskVolume
         errors.append(unsupported(f"{path}.kind", source.kind, ("Dedicated", "Managed", "Shared")))
     if source.kind == "Managed" and not source.disk_uri.startswith("/subscriptions/"):
         errors.append(
-            unsupported(
+            unsupported_text(
                 f"{path}.diskURI",
                 source.disk_uri,
                 ("/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}",),
@@ -231,7 +231,7 @@ def _check_azure_disk(errors: Errors, path: str, source: core_v1.AzureDiskVolume
         )
     elif source.kind not in (None, "Managed") and not source.disk_uri.startswith("https://"):
         errors.append(
-            unsupported(
+            unsupported_text(
                 f"{path}.diskURI",
                 source.disk_uri,
                 ("https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd",),

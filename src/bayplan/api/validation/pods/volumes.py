@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bayplan.api import quantity
-from bayplan.api.errors import duplicate, forbidden, invalid, required, unsupported
+from bayplan.api.errors import duplicate, forbidden, invalid, required, unsupported, unsupported_text
 from bayplan.api.trusted import is_trusted
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation import formats
@@ -253,7 +253,7 @@ def _check_pod_certificate(
     if not source.signer_name:
         errors.append(required(f"{where}.signerName"))
     if source.key_type not in _KEY_TYPES:
-        errors.append(unsupported(f"{where}.keyType", source.key_type, _KEY_TYPES))
+        errors.append(unsupported_text(f"{where}.keyType", source.key_type, _KEY_TYPES))
     seconds = source.max_expiration_seconds
     if seconds is not None and not 3600 <= seconds <= 91 * 24 * 3600:
         errors.append(invalid(f"{where}.maxExpirationSeconds", seconds, "must be between 1 hour and 91 days"))
