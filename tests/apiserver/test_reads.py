@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
 
 import msgspec
@@ -11,6 +12,8 @@ import pytest
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.reads import history
+from bayplan.apiserver.reads.cache import Bucket
+from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.server import ApiServer
 from bayplan.client import Client
 from bayplan.store.errors import StoreUnavailable
@@ -204,3 +207,24 @@ def test_a_page_of_the_past_that_the_store_does_not_give_now_is_to_be_asked_for_
             assert caught.value.code == 503
 
     asyncio.run(run())
+
+
+def test_names_of_a_bucket_are_in_order_whatever_comes_and_goes() -> None:
+    chance, bucket = random.Random(5), Bucket()
+    for count in (1, 3, 40, 200):
+        for _ in range(60):
+            before = bucket.names()
+            kept = list(before)
+            for _ in range(chance.randrange(count)):
+                name = f"n{chance.randrange(150)}"
+                if chance.random() < 0.5:
+                    bucket.put(Entry("", name, 1, 1, b"", {}, {}, ""))
+                else:
+                    bucket.remove(name)
+            expected = sorted(bucket.entries)
+            assert bucket.names() == expected
+            assert before == kept  # readers may be at it
+            after = f"n{chance.randrange(150)}"
+            behind = [name for name in expected if name > after]
+            assert [entry.name for entry in bucket.ordered(after)] == behind
+            assert bucket.count(after) == len(behind)

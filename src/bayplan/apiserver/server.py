@@ -278,6 +278,7 @@ class ApiServer:
         if admission is None:
             return await self._dispatcher.serve(request)
         if not admission.is_executing and not await gate.wait(admission):
+            await gate.pace_refusal(admission)
             response = gate.refusal(admission)
             self.measured.record_rejected(request, _path_of(self.context.kinds, request), response)
             return response

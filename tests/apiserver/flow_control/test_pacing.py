@@ -101,3 +101,29 @@ def test_what_a_coroutine_raises_is_raised() -> None:
 
     with pytest.raises(ValueError, match="no such object"):
         asyncio.run(run())
+
+
+def test_all_who_wait_pass_within_the_longest_wait() -> None:
+    async def run() -> list[int]:
+        turnstile = Turnstile(2, longest_wait=5)
+        waiting = [turnstile.wait(number % 3) for number in range(40) if not turnstile.try_pass()]
+        left = []
+        while not all(one.done() for one in waiting):
+            left.append(sum(not one.done() for one in waiting))
+            await asyncio.sleep(0)
+        return left
+
+    assert asyncio.run(run()) == [38, 30, 24, 19, 15, 12, 9, 7, 5, 3, 1]
+
+
+def test_few_who_wait_pass_a_few_in_each_iteration() -> None:
+    async def run() -> list[int]:
+        turnstile = Turnstile(1, longest_wait=64)
+        waiting = [turnstile.wait("a") for _ in range(4)]
+        left = []
+        while not all(one.done() for one in waiting):
+            left.append(sum(not one.done() for one in waiting))
+            await asyncio.sleep(0)
+        return left
+
+    assert asyncio.run(run()) == [4, 3, 2, 1]

@@ -224,6 +224,12 @@ class Gate:
         finally:
             del self._waiters[admission]
 
+    async def pace_refusal(self, admission: Admission) -> None:
+        """Wait until a rejected request may be answered, so that not all who are sent away come back at the same moment."""
+        refusals = admission.flow.level.refusals
+        if not refusals.try_pass():
+            await refusals.wait(admission.flow.hand)
+
     def paced(self, admission: Admission, answer: Coroutine[Any, Any, Response]) -> Awaitable[Response]:
         """What answers a request that executes, so that it does not hold up the event loop together with others of its level."""
         flow = admission.flow

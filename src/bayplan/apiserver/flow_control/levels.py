@@ -17,7 +17,13 @@ from bayplan.api.types import flowcontrol_v1 as fc
 from bayplan.apiserver.flow_control.allocation import MINIMUM_TARGET, Share, allocate
 from bayplan.apiserver.flow_control.demand import Demand
 from bayplan.apiserver.flow_control.pacing import Turnstile
-from bayplan.apiserver.flow_control.parameters import RESUMPTIONS_PER_TURN, SEAT_SHARE, SEATS_PER_TURN
+from bayplan.apiserver.flow_control.parameters import (
+    LONGEST_REFUSAL,
+    REFUSALS_PER_TURN,
+    RESUMPTIONS_PER_TURN,
+    SEAT_SHARE,
+    SEATS_PER_TURN,
+)
 from bayplan.apiserver.flow_control.queue_set import QueueSet
 from bayplan.apiserver.flow_control.queues import EXEMPT, FlowCounts
 from bayplan.apiserver.flow_control.retry_after import RetryAfter
@@ -34,6 +40,8 @@ class Level:
         self.queue_set.seats_per_turn = SEATS_PER_TURN
         self.turnstile = Turnstile(RESUMPTIONS_PER_TURN)
         """For what executes, and goes on after it has waited for something."""
+        self.refusals = Turnstile(REFUSALS_PER_TURN, LONGEST_REFUSAL)
+        """For what is rejected."""
         self.retry_after = RetryAfter()
         self.demand = Demand()
         self.target = 0.0

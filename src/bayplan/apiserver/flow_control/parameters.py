@@ -38,5 +38,9 @@ would otherwise be executed whole before the server has read what others sent.""
 RESUMPTIONS_PER_TURN: Final = 2
 """Requests of a level that go on after a wait before the event loop looks for input again, while others of the level wait to start. Bayplan's own, as
 `SEATS_PER_TURN`: a store commits many writes at once."""
+REFUSALS_PER_TURN: Final = 2
+"""Rejected requests of a level that are answered before the event loop looks for input again; more if one would wait for `LONGEST_REFUSAL` turns otherwise.
+Bayplan's own: clients that are all sent away at once all come back at once."""
+LONGEST_REFUSAL: Final = 64
 EXPRESS_SEATS_PER_TURN: Final = 2
 """Further seats that requests may take which find an empty queue among those of their flow. Bayplan's own: they need not wait for what others do."""

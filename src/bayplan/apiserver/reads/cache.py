@@ -9,7 +9,7 @@ Reads never decode. The body that is kept is the JSON object without `{"kind":..
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -56,39 +56,70 @@ class Prepared:
     """What was made of it, for one write."""
 
 
+_FEW = 64
+"""So many names are put into their places one by one; if more have changed, all are sorted anew."""
+
+
 class Bucket:
     """The objects of one namespace, in order of name."""
 
-    __slots__ = ("_names", "entries")
+    __slots__ = ("_changed", "_names", "entries")
 
     def __init__(self) -> None:
         self.entries: dict[str, Entry] = {}
         self._names: list[str] | None = []
+        """In order, as they were when somebody last asked; None if too much has changed since. Not to be changed: readers may be at it."""
+        self._changed: list[str] = []
+        """Names that came or went since."""
 
     def put(self, entry: Entry) -> Entry | None:
         """Add or replace an object; returns what it was before."""
         before = self.entries.get(entry.name)
-        if before is None:
-            self._names = None
+        if before is None and self._names is not None:
+            self._note_changed(entry.name)
         self.entries[entry.name] = entry
         return before
 
     def remove(self, name: str) -> None:
         """Take an object out, if it is there."""
-        if self.entries.pop(name, None) is not None:
-            self._names = None
+        if self.entries.pop(name, None) is not None and self._names is not None:
+            self._note_changed(name)
+
+    def _note_changed(self, name: str) -> None:
+        if len(self._changed) < _FEW:
+            self._changed.append(name)
+        else:
+            self._names, self._changed = None, []
 
     def names(self) -> list[str]:
-        """Names in order."""
+        """Names in order. Pages of large namespaces to which something is added all the time cost no sorting."""
         if self._names is None:
             self._names = sorted(self.entries)
+        elif self._changed:
+            self._names = self._with_changes(self._names.copy())
+            self._changed = []
         return self._names
+
+    def _with_changes(self, names: list[str]) -> list[str]:
+        for name in self._changed:
+            at = bisect_left(names, name)
+            was_there = at < len(names) and names[at] == name
+            if name in self.entries and not was_there:
+                names.insert(at, name)
+            elif was_there and name not in self.entries:
+                del names[at]
+        return names
 
     def ordered(self, after: str = "") -> Iterator[Entry]:
         """Objects in order of name, from behind `after`."""
         names = self.names()
-        for name in names[bisect_right(names, after) :] if after else names:
-            yield self.entries[name]
+        for at in range(bisect_right(names, after) if after else 0, len(names)):
+            yield self.entries[names[at]]
+
+    def count(self, after: str) -> int:
+        """How many objects there are behind `after`."""
+        names = self.names()
+        return len(names) - bisect_right(names, after)
 
 
 class ResourceCache:
@@ -134,6 +165,15 @@ class ResourceCache:
             bucket = self.buckets.get(one)  # None if its last object went while the caller was at another one
             if bucket is not None and one >= after[0]:
                 yield from bucket.ordered(after[1] if one == after[0] else "")
+
+    def count_behind(self, namespace: str, after: tuple[str, str]) -> int:
+        """How many objects `ordered` gives."""
+        if namespace or not self.kind.namespaced:
+            bucket = self.buckets.get(namespace)
+            return bucket.count(after[1]) if bucket is not None else 0
+        own = self.buckets.get(after[0])
+        behind = sum(len(one.entries) for name, one in self.buckets.items() if name > after[0])
+        return behind + (own.count(after[1]) if own is not None else 0)
 
     def all(self) -> Iterator[Entry]:
         """All objects, in no order."""

@@ -216,29 +216,40 @@ async def chosen(call: Call) -> tuple[list[Entry], meta_v1.ListMeta]:
     limit, at, after = _page(call, fields)
     check_key(call.kind, call.path.namespace, call.path.name)
     converts = call.kind.asks_webhook
-    entries = await (
+    entries, remaining = await (
         matching(call, at, after, select, limit) if converts else entries_at(call, at, after, select, limit)
     )
     meta = meta_v1.ListMeta(resource_version=str(at))
-    if 0 < limit < len(entries):
-        kept = entries[:limit]
-        last = kept[-1]
+    if remaining:
+        last = entries[-1]
         meta.continue_ = _token(call, (last.namespace, last.name), at)
         if select is None:
-            meta.remaining_item_count = len(entries) - limit
-        entries = kept
+            meta.remaining_item_count = remaining
     if converts:
         entries = await mixed(call.context.objects.cache(call.kind)).in_version(call.kind, entries)
     return entries, meta
 
 
+class _Found(NamedTuple):
+    """The objects of a page."""
+
+    entries: list[Entry]
+    remaining: int
+    """How many follow; with a selector, whether any does."""
+
+
+def _cut(entries: list[Entry], limit: int) -> _Found:
+    """A page of what follows from its beginning on. limit: 0 for none."""
+    return _Found(entries[:limit], len(entries) - limit) if 0 < limit < len(entries) else _Found(entries, 0)
+
+
 async def matching(
     call: Call, at: int, after: tuple[str, str], select: Callable[[Entry], bool] | None, limit: int
-) -> list[Entry]:
+) -> _Found:
     """`entries_at` for kinds that ask a webhook: what is selected by has to be seen in the version of the request first."""
-    entries = await entries_at(call, at, after, None, 0)
+    entries, _ = await entries_at(call, at, after, None, 0)
     if select is None:
-        return entries
+        return _cut(entries, limit)
     cache = mixed(call.context.objects.cache(call.kind))
     found: list[Entry] = []
     for start in range(0, len(entries), _CONVERTED_AT_ONCE):
@@ -246,7 +257,7 @@ async def matching(
         found += filter(select, converted)
         if 0 < limit < len(found):
             break
-    return found[: limit + 1] if limit > 0 else found
+    return _cut(found[: limit + 1] if limit > 0 else found, limit)
 
 
 async def list_objects(call: Call) -> Response:
@@ -317,9 +328,9 @@ def _before(key: str) -> str:
 
 async def entries_at(
     call: Call, at: int, after: tuple[str, str], select: Callable[[Entry], bool] | None, limit: int
-) -> list[Entry]:
-    """Entries in order as of a revision: from the cache if nothing changed since, from the store's history otherwise, which ends where it was
-    compacted. Raises ApiError (500) if one cannot be read. One page and, to count what remains, all that follows it (with a selector: one more than the page)."""
+) -> _Found:
+    """A page of entries in order as of a revision: from the cache if nothing changed since, from the store's history otherwise, which ends where it was
+    compacted. Raises ApiError (500) if one cannot be read."""
     cache = call.context.objects.cache(call.stored)
     namespace = call.path.namespace
     if cache.unreadable:
@@ -329,11 +340,14 @@ async def entries_at(
         and at >= call.context.objects.partition(call.stored.storage_prefix).store.compacted_revision
     ):
         found: Iterable[Entry] = cache.ordered(namespace, after)
-        if select is None:
-            return list(found)
-        chosen = filter(select, found)
-        return list(itertools.islice(chosen, limit + 1) if limit > 0 else chosen)
-    return await _entries_from_history(call, cache, at, after, select)
+        if limit <= 0:
+            return _Found(list(found if select is None else filter(select, found)), 0)
+        if select is not None:
+            return _cut(list(itertools.islice(filter(select, found), limit + 1)), limit)
+        page = list(itertools.islice(found, limit))
+        is_full = len(page) == limit
+        return _Found(page, cache.count_behind(namespace, (page[-1].namespace, page[-1].name)) if is_full else 0)
+    return _cut(await _entries_from_history(call, cache, at, after, select), limit)
 
 
 async def _entries_from_history(
