@@ -41,6 +41,7 @@ from bayplan.apiserver.objects import ObjectStore, too_large
 from bayplan.apiserver.reads.negotiation import PLAIN, Form, negotiate, negotiate_custom
 from bayplan.apiserver.reads.representation import Shape
 from bayplan.apiserver.reads.storage_key import check_key
+from bayplan.apiserver.reads.tables import without_tables
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Request, ResourcePath, Response
 from bayplan.apiserver.routing.service_routes import ServiceRoutes
@@ -191,7 +192,8 @@ class Call:
         if self.kind.is_custom and (self.path.subresource is None or self.path.subresource.name != "scale"):
             return negotiate_custom(self.request.accept)
         is_list = (not self.path.name or self.request.info.has_verb_prefix) and self.request.method == "GET"
-        return negotiate(self.request.accept, is_list=is_list)
+        subresource = self.path.subresource.name if self.path.subresource is not None else ""
+        return negotiate(without_tables(self.request.accept, self.kind, subresource), is_list=is_list)
 
     def shape(self, *, is_list: bool = False) -> Shape:
         """The form of the answer. Raises ApiError (406, 400)."""

@@ -17,15 +17,13 @@ from bayplan.api.errors import (
     bad_request,
     internal_error,
     method_not_allowed,
-    not_acceptable,
     request_too_large,
     resource_not_found,
     service_unavailable,
 )
-from bayplan.api.kinds import Kind
 from bayplan.apiserver.aggregation.forwarding import not_available, relay_to
 from bayplan.apiserver.aggregation.registry import is_available
-from bayplan.apiserver.context import BODY_TYPES, Call, Context
+from bayplan.apiserver.context import Call, Context
 from bayplan.apiserver.custom_resources.routes import settled_path, verb_not_supported
 from bayplan.apiserver.discovery.deprecation import deprecation_of
 from bayplan.apiserver.flow_control.watch_counts import WatchCounts
@@ -316,18 +314,12 @@ def _form(call: Call) -> Form:
         patch.check_routed(call.request.content_type)
     try:
         form = PLAIN if subresource is not None and subresource.name in STREAMS else call.form
-        if form.convert_to == "Table" and subresource is not None and not _makes_tables(call.kind, subresource.name):
-            raise not_acceptable(BODY_TYPES)
     except ApiError as error:
         if not error.status.message.startswith("406: "):  # the words of who finds routes, and only routes warn
             _warn_if_deprecated(call)
         raise
     _warn_if_deprecated(call)
     return form
-
-
-def _makes_tables(kind: Kind, subresource: str) -> bool:
-    return subresource not in _WITHOUT_TABLE and not (subresource == "status" and kind.plural in _STATUS_WITHOUT_TABLE)
 
 
 def _warn_if_deprecated(call: Call) -> None:
@@ -352,12 +344,6 @@ def _check_routed(method: str, path: ResourcePath) -> None:
         raise method_not_allowed()
 
 
-_WITHOUT_TABLE = frozenset(
-    ("approval", "binding", "ephemeralcontainers", "eviction", "finalize", "log", "resize", "token")
-)
-"""Subresources whose storage makes no tables."""
-_STATUS_WITHOUT_TABLE = frozenset(("apiservices", "customresourcedefinitions", "resourceclaims"))
-"""Kinds of which that of the status makes none."""
 _METHODS = {
     "get": ("GET",),
     "list": ("GET",),

@@ -86,7 +86,11 @@ KNOWN: Final = (
         r"create|broken POST|generateName",
         r"details\.name: |message: .*[a-z0-9]{5}\"",
     ),
-    Known("a page of a selection says that more may follow", r"^list page", r"metadata\.continue: missing"),
+    Known(
+        "a page of a selection says that more may follow",
+        r"^list page|\"(label|field)Selector\": .*\"limit\"|\"limit\".*\"(label|field)Selector\"",
+        r"metadata\.continue: missing",
+    ),
     Known(
         "the Service `kubernetes` leads to where a server listens",
         r" /\S*namespaces/default/\w+/kubernetes ",
@@ -95,8 +99,9 @@ KNOWN: Final = (
     Known("an etcd takes larger requests if it is told to", r"that the store refuses for its size", r"."),
     Known("keys of maps stand in no certain order in lines of text", r"^events", r"\.text: '"),
     Known("escapes in paths that are none are refused by Go before anything else", r" .*%(?![0-9a-fA-F]{2})", r"."),
-    Known("the version and build that a program says it has", r" /(openapi/v2|version)\b|^document", _VERSIONS),
+    Known("the version and build that a program says it has", r" /(openapi/v\d|version)\b|^document", _VERSIONS),
     Known("who is meant by a path with empty parts is nobody's question", r" /api/v1//", r"details\.name: missing"),
+    Known("protobuf has no normal form", r"vnd\.kubernetes\.protobuf, application/json", r"\.body: 'k8s"),
     Known("figures of a program are its own", r" /metrics ", r"."),
     Known(
         "an etcd before 3.4.25 cannot say how far a watch has come",

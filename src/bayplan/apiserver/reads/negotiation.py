@@ -70,6 +70,11 @@ def negotiate_document(accept: str) -> str:
     return _negotiate(plain, OFFERED).media_type
 
 
+def has_form(clause: str, name: str) -> bool:
+    """Whether a clause of what a client takes asks for objects in another form, such as `Table`."""
+    return _parse(clause)[1].get("as") == name
+
+
 def first_acceptable(accept: str, offered: Sequence[str]) -> str | None:
     """The offered media type that a client wants most, of equal ones the first that is offered; None if it takes none."""
     if not accept:

@@ -13,7 +13,6 @@ from bayplan.apiserver.authorization.rbac import aggregate
 from bayplan.apiserver.authorization.waiting import decided
 from bayplan.apiserver.context import BODY_TYPES, Call
 from bayplan.apiserver.managed_fields.managers import track_create
-from bayplan.apiserver.reads.negotiation import negotiate
 from bayplan.apiserver.reads.other_forms import answer_in_form
 from bayplan.apiserver.requests import Response, User
 from bayplan.apiserver.subresources.review_rules import review_errors
@@ -177,14 +176,12 @@ def _body(call: Call, cls: type[Any]) -> Any:
 
 def _answer(call: Call, review: Any) -> Response:
     review.kind = review.api_version = ""
-    if negotiate(call.request.accept).convert_to == "Table":
-        raise not_acceptable(BODY_TYPES)
     return answer_in_form(call, 201, call.kind.type_meta, review, call.kind.group.partition(".")[0])
 
 
 def answer(call: Call, body: bytes) -> Response:
     """A review as it is answered; there are no tables of reviews. Raises ApiError (406)."""
-    if negotiate(call.request.accept).convert_to:
+    if call.form.convert_to:
         raise not_acceptable(BODY_TYPES)
     return Response(201, call.kind.type_meta + body[1:], warnings=call.warnings)
 

@@ -125,7 +125,8 @@ async def _create_applied(call: Call, applier: Applier, given: Configuration) ->
         raise conflict(call.kind.plural, call.kind.group, call.path.name, detail)
     if metadata.resource_version and (problem := revision_problem(metadata.resource_version)):
         raise failure(500, "", problem, details=False)
-    metadata.resource_version = ""
+    if not call.dry_run:
+        metadata.resource_version = ""
     return await create_object(call, obj, track=False, refused=applier.refused)
 
 
