@@ -166,8 +166,8 @@ class NonResource:
             path == "/apis/apiregistration.k8s.io" and request.method != "GET"
         ):  # the only group whose own server routes it
             raise method_not_allowed()
-        # what asks for all groups at once is only looked at in gets
-        found = self.discovery.find(path, request.accept if request.method == "GET" else "")
+        # who asks for all groups at once is only heard where the path has no slash behind it
+        found = self.discovery.find(path, "" if request.path.endswith("/") else request.accept)
         if found is None:
             parts = path.split("/")
             known = len(parts) > 2 and (parts[1] == "api" or self.server.context.kinds.has_built_in_group(parts[2]))

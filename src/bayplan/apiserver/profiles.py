@@ -41,6 +41,8 @@ async def profile_page(request: Request, clock: Clock) -> Response | None:
     """The page of a path below `/debug/pprof` or `/debug/flags`; None if there is none."""
     path = request.path
     if path == "/debug/pprof":
+        if request.method not in ("GET", "HEAD"):
+            return Response(302, b"", "", {"Location": _ROOT})
         return Response(302, b'<a href="/debug/pprof/">Found</a>.\n\n', _HTML, {"Location": _ROOT})
     if path == "/debug/flags" or path.startswith("/debug/flags/"):
         return _flag(request) if path == "/debug/flags/v" else _page(_FLAG_INDEX, _HTML, {})

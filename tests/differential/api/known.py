@@ -67,7 +67,7 @@ _VERSIONS: Final = (
     r"\.(info\.version|git\w+|compiler|goVersion|buildDate|platform|\w+Version|\w+Major|\w+Minor)\b|'version': 'v?1\.36"
 )
 _PROGRESS: Final = r"events.*(items instead|ERROR|Failure|RequestWatchProgress|InternalError|object\.|code)"
-_TOO_LARGE: Final = r"PATCH .*(strategic|apply).*\b(18446744073709551616|922337203685477580[78]|2147483648)\b"
+_TOO_LARGE: Final = r"PATCH .*(strategic|apply).*\b(18446744073709551616|-?922337203685477580[789]|2147483648)\b"
 _EXPONENTS: Final = r"PATCH .*\d[eE]\+?\d"
 KNOWN: Final = (
     Known(

@@ -17,6 +17,7 @@ _OBJECT: Schema = {
 }
 _KEPT = (
     "type",
+    "format",
     "default",
     PRESERVE,
     "x-kubernetes-list-type",

@@ -193,6 +193,8 @@ def _make(schema: Schema) -> Type:
     if schema.get("x-kubernetes-int-or-string") or "oneOf" in schema:
         return Type(SCALAR, scalar="untyped")
     kind = schema.get("type")
+    if kind == "string" and schema.get("format") not in (None, "", "byte"):
+        return Type(SCALAR, scalar="untyped")
     if kind in _SCALARS:
         return Type(SCALAR, scalar=_SCALARS[kind])
     if kind == "array":

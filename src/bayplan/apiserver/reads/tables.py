@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from bayplan.api.errors import not_acceptable
 from bayplan.api.kinds import Kind
-from bayplan.apiserver.reads.negotiation import OFFERED, has_form, not_acceptable
+from bayplan.apiserver.reads.negotiation import OFFERED, has_form
 
 _WITHOUT_TABLE: Final = frozenset(
     ("approval", "binding", "ephemeralcontainers", "eviction", "finalize", "log", "resize", "token")

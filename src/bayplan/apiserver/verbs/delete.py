@@ -64,7 +64,8 @@ async def delete(call: Call) -> Response:
         details = meta_v1.StatusDetails(name=left.name, group=call.kind.group, kind=call.kind.plural, uid=left.uid)
         status = meta_v1.Status(kind="Status", api_version="v1", status="Success", details=details)
         return Response(200, msgspec.json.encode(status), warnings=call.warnings)
-    return call.answer(200, left)
+    cascades = options.orphan_dependents is False  # who says so in this old way is told that the object is not gone yet
+    return call.answer(202 if cascades and not gone else 200, left)
 
 
 async def delete_collection(call: Call) -> Response:

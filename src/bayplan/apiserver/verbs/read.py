@@ -184,8 +184,7 @@ def _page(call: Call, fields: FieldSelector) -> _Page:
     query = call.request.query
     limit = int_parameter(query, "limit") or 0
     token = query.get("continue", "")
-    is_cached = call.ttl is None  # kube-apiserver has no watch cache of events that would read the revision first
-    revision = parse_revision(call) if is_cached or not token else query.get("resourceVersion", "0") != "0"
+    revision = query.get("resourceVersion", "0") not in ("", "0") if token else parse_revision(call)
     current = call.context.objects.revision_of(call.stored)
     if token:
         page_of = _decode_token(token)

@@ -81,7 +81,11 @@ def _operations(patch: Any, *, checked: bool) -> list[dict[str, Any]]:
 def spoiled_by(patch_type: str, patch: Any, tree: Any, kind: Kind, why: str) -> ApiError:
     """The answer to a patch whose result, a tree, is no object of the kind, and why not."""
     if patch_type == STRATEGIC:
-        text = shown({name: value for name, value in patch.items() if (name, value) != ("$patch", "replace")})
+        done = {
+            "$retainKeys",
+            *(("$patch",) if patch.get("$patch") == "replace" else ()),
+        }  # Go takes out what it has followed
+        text = shown({name: value for name, value in patch.items() if name not in done})
     else:
         ordered = _maps_in_order(tree)
         data = encode(_merged(ordered, patch) if patch_type == MERGE else _operated(ordered, patch))
