@@ -76,7 +76,7 @@ def test_a_large_answer_and_one_with_warnings_arrive_whole() -> None:
             )
             assert json.loads(big[2])["data"] == {"x": "y" * 200_000}
             assert found[2] == big[2]
-            assert (odd[0], odd[1]["Warning"]) == (201, '299 - "unknown field \\"no  such\\""')
+            assert (odd[0], odd[1]["Warning"]) == (201, r'299 - "unknown field \"no\\r\\nsuch\""')
 
     asyncio.run(run())
 

@@ -161,15 +161,13 @@ def _named_members_if_valid(value: Any, kind: Type, path: _Path, problems: _Prob
         problems.add(path, lambda: f": expected map, got &{{{shown(value)}}}")
         return None
     found: FieldSet = {}
-    is_struct, undeclared = kind.is_struct, False
+    is_struct, is_told = kind.is_struct, False
     for name, item in value.items():
         inner = kind.field(name)
         if inner is None:
-            if (
-                not undeclared
-            ):  # Kubernetes looks at no other members after one, and comes to them in an order of chance
+            if not is_told:  # Kubernetes looks at no other members after one, and comes to them in an order of chance
                 problems.add(path, partial(_undeclared, name))
-            undeclared = True
+            is_told = True
             continue
         key = "f:" + name
         node: FieldSet | None = LEAF
