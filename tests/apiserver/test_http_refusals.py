@@ -417,6 +417,11 @@ def test_with_retry_after_new_requests_are_refused_until_all_are_answered() -> N
                 assert "Connection: close" in refusal
                 assert "Retry-After: 5" in refusal
                 assert refusal.endswith("The apiserver is shutting down, please try again later.\n")
+            await asyncio.sleep(1.1)  # it goes on doing so, however long that takes, and leaves time for handshakes
+            slow, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(slow.read(1), 0.2)
+            writer.close()
             async with server.session.get(f"{server.url}/livez") as health:
                 assert health.status == 200
             assert (await half.ask(whole[-7:]))[0] == 429

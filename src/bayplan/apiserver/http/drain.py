@@ -50,19 +50,24 @@ async def drain(
     """
     began = clock.now()
     ends = began + most_seconds
+    closed_at = float("inf")
     if not listens_on:
         listener.close()
+        closed_at = began
 
     async def until(is_done: Callable[[], bool]) -> None:
         while not is_done() and (now := clock.now()) < ends:
-            if now - began >= _IDLE_SECONDS:
+            if now - closed_at >= _IDLE_SECONDS:
                 listener.abort()
+            if now - began >= _IDLE_SECONDS:
                 for one in connections.all():
                     one.close_idle(now - _IDLE_SECONDS)
             await clock.sleep(_STEP_SECONDS)
 
     await until(lambda: not any(one.is_busy and not one.is_long_running for one in connections.all()))
-    listener.close()
+    if listens_on:
+        listener.close()
+        closed_at = clock.now()
     await end_long_running()
     await until(lambda: not listener.has_handshakes and all(one.transport is None for one in connections.all()))
     listener.abort()
