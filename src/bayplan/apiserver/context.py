@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from bayplan.api import protobuf
 from bayplan.api.codec import (
-    MAX_FIELD_ERRORS,
     DecodeError,
-    decode,
-    decode_reporting,
     decoder,
     encode,
-    field_problems,
-    may_repeat_fields,
     takes_more_than,
 )
 from bayplan.api.conversion import WebhookNeeded, convert
-from bayplan.api.custom_resources.objects import CustomObject
-from bayplan.api.custom_resources.strategy import type_errors
-from bayplan.api.errors import ApiError, bad_request, failure, invalid_object, quoted, unsupported_media_type
-from bayplan.api.json_syntax import has_valid_texts, repaired
+from bayplan.api.errors import ApiError, failure
 from bayplan.api.kinds import Kind, KindTable
-from bayplan.api.nesting import EXCEEDED, is_too_deep
-from bayplan.api.registered_versions import is_registered
-from bayplan.api.schema import definition_of
 from bayplan.api.strategies import strategy_for
 from bayplan.api.strategies.base import Strategy, clone
 from bayplan.apiserver.admission.chain import AdmissionChain
@@ -50,15 +38,7 @@ from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.simulated.addresses import SimulatedAddresses
 from bayplan.apiserver.simulated.pods import PodAnswers
 from bayplan.apiserver.simulated.webhooks import SimulatedReports
-from bayplan.apiserver.writes.body_errors import (
-    Unrecognized,
-    head_in_any_case,
-    head_of,
-    head_problem,
-    is_without_resource,
-    media_type_of,
-    version_problem,
-)
+from bayplan.apiserver.writes.body_errors import undecodable
 from bayplan.apiserver.writes.create_templates import CreateTemplates
 from bayplan.apiserver.writes.repeated_writes import RepeatedWrites
 from bayplan.apiserver.writes.write_memo import WriteMemo
@@ -75,15 +55,6 @@ _SMALL: Final = 128 * 1024
 """Bytes of a body that defaults cannot make too large for the server to work on."""
 _MOST_SIZES: Final = 10
 """The JSON of a defaulted object may be so many times as long as the largest message of an object that can be stored."""
-
-_OTHER_CASES: Final = frozenset(('unknown field "kind"', 'unknown field "apiversion"'))
-"""Problems, in lower case, with members that Go takes for those that say what an object is."""
-_SCHEMES: Final = {
-    "apiextensions.k8s.io": "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55",
-    "apiregistration.k8s.io": "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:28",
-}
-"""Where the groups of servers of their own are registered, as messages name it."""
-BODY_TYPES = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
 
 
 @dataclass(slots=True)
@@ -261,235 +232,7 @@ class Call:
             strategy_for(self.stored).default(obj)
             self.strategy.default_times(obj, self.context.clock.now())
         except DecodeError as error:
-            raise (
-                refused(error) if refused else self._undecodable(self.kind.kind, self.kind.api_version, error)
-            ) from None
+            raise (refused(error) if refused else undecodable(self.kind.kind, self.kind.api_version, error)) from None
         if len(self.request.body) > _SMALL and takes_more_than(obj, most):
             raise too_large()
         return obj
-
-    def _undecodable(self, kind_name: str, api_version: str, error: Exception) -> ApiError:
-        version = api_version.rpartition("/")[2]
-        return bad_request(f'{kind_name} in version "{version}" cannot be handled as a {kind_name}: {error}')
-
-    def body_object(self, cls: type[Any], kind_name: str, api_version: str) -> Any:
-        """The object in the request's body, with field validation. Raises ApiError (400, 415)."""
-        data = self.body_json(kind_name)
-        mode = self.request.query.get("fieldValidation") or "Warn"
-        try:
-            obj, problems = decode_reporting(cls, data, self.context.settings.feature_gates)
-        except (DecodeError, UnicodeDecodeError) as error:
-            data = self._readable(data, kind_name)
-            try:
-                obj, problems = decode_reporting(cls, data, self.context.settings.feature_gates)
-            except DecodeError as mended:
-                self._check_registered(data, kind_name, api_version)
-                if self.kind.is_custom and (head := head_of(data)) is not None and not head.kind:
-                    raise self._without_kind(kind_name) from None
-                why = mended if isinstance(error, UnicodeDecodeError) else error
-                raise self._undecodable(kind_name, api_version, why) from None
-        self._check_type(_head_of(data, obj, problems), kind_name, api_version)
-        if mode == "Strict":
-            problems = [*self._yaml_problems(), *self._field_problems(data, problems)]
-        elif mode == "Warn" and data is not self.request.body and self.request.reads_warnings:
-            repeated = [line.strip() for one in self._yaml_problems() for line in one.splitlines()[1:]]
-            problems = [*repeated, *problems]
-        elif mode == "Warn" and self.request.reads_warnings and may_repeat_fields(data):
-            problems = self._field_problems(data, problems)
-        if problems and mode == "Strict":
-            raise self._strict_error(kind_name, api_version, problems)
-        if mode == "Warn":
-            self.warnings.extend(problems)
-        return obj
-
-    def _field_problems(self, data: bytes, unknown: list[str]) -> list[str]:
-        """What is wrong with fields of the body: unknown ones of custom resources are only found when it has been read, so that those given twice come first."""
-        return (
-            [*field_problems(data), *unknown][:MAX_FIELD_ERRORS]
-            if self.kind.is_custom
-            else field_problems(data, unknown)
-        )
-
-    @staticmethod
-    def _strict_error(kind_name: str, api_version: str, problems: Sequence[str]) -> ApiError:
-        shown = f'{kind_name} in version "{api_version.rpartition("/")[2]}" cannot be handled as a {kind_name}'
-        return bad_request(f"{shown}: strict decoding error: {', '.join(problems)}")
-
-    def _readable(self, data: bytes, kind_name: str) -> bytes:
-        """A body that could not be read, with texts that are valid; that may help. Raises ApiError (400) if it is no object at all."""
-        if problem := head_problem(data):
-            raise Unrecognized(kind_name, problem, self.request.body)
-        return data if has_valid_texts(data) else repaired(data)
-
-    def _yaml_problems(self) -> list[str]:
-        """What is wrong with a YAML body that its JSON form does not show."""
-        if self.request.content_type.partition(";")[0].strip() != "application/yaml":
-            return []
-        from bayplan.apiserver.yaml.documents import repeated_keys  # slow to import, and seldom needed
-
-        repeated = repeated_keys(self.request.body)
-        return [repeated] if repeated else []
-
-    def _as_json(self, kind_name: str) -> bytes:
-        """The body as JSON, whatever that holds. Raises ApiError (400, 415)."""
-        request = self.request
-        media_type = media_type_of(request.content_type)
-        if media_type == "application/json":
-            return request.body
-        if media_type == "application/yaml":
-            return yaml_to_json(request.body, kind_name)
-        if media_type == protobuf.MEDIA_TYPE:
-            return protobuf_to_json(request.body, kind_name, self.context.kinds)
-        raise unsupported_media_type(BODY_TYPES)
-
-    def body_json(self, kind_name: str) -> bytes:
-        """The body as JSON. Raises ApiError (400, 415)."""
-        request, data = self.request, self._as_json(kind_name)
-        if data[:1] != b"{":
-            data = data.strip()
-            if data == b"null":
-                return b"{}"
-            if data[:1] != b"{":
-                raise Unrecognized(kind_name, head_problem(data or request.body), request.body)
-        if is_too_deep(data):
-            raise Unrecognized(kind_name, head_problem(data) or EXCEEDED, request.body)
-        return data
-
-    def _check_registered(self, data: bytes, kind_name: str, api_version: str) -> None:
-        """Of a body that cannot be decoded it is first told that nobody knows its kind. Raises ApiError (400)."""
-        head = None if self.kind.is_custom else head_of(data)
-        if (
-            head is not None
-            and self.context.kinds.of_kind(head.api_version or api_version, head.kind or kind_name) is None
-        ):
-            self._check_type(head, kind_name, api_version)
-
-    def _without_kind(self, kind_name: str) -> ApiError:
-        """400: the body does not say what it is, which only bodies of built-in kinds need not."""
-        shown = self._as_json(kind_name).decode(errors="replace") if self.request.body else ""
-        return Unrecognized(kind_name, f"Object 'Kind' is missing in '{shown}'", self.request.body)
-
-    def _check_type(self, obj: Any, kind_name: str, api_version: str) -> None:
-        given_version, given_kind = obj.api_version, obj.kind
-        if given_version == "/":  # a group and a version without a name
-            given_version = ""
-        if isinstance(obj, CustomObject):
-            if not given_kind:
-                raise self._without_kind(kind_name)
-            if given_version != api_version:
-                found = f"the API version in the data ({given_version})"
-                raise bad_request(f"{found} does not match the expected API version ({api_version})")
-            # its rules look at the kind that it says it is of, unless it comes to them in another version
-            if self.kind is not self.stored and (errors := type_errors(self.kind, obj)):
-                raise invalid_object(given_kind, self.kind.group, obj.metadata.name, errors)
-            return
-        if (given_kind and given_kind != kind_name) or (given_version and given_version != api_version):
-            if unreadable := version_problem(given_version):
-                raise Unrecognized(kind_name, unreadable, self.request.body)
-            if given_kind in ("", kind_name) and is_registered(kind_name, given_version):
-                self._note_unknown_fields(kind_name, given_version)
-                found = f"the API version in the data ({given_version})"
-                raise bad_request(f"{found} does not match the expected API version ({api_version})")
-            version = (given_version or api_version).rpartition("/")[2]
-            what = self.other_type(given_version, given_kind, kind_name, api_version)
-            raise bad_request(
-                f"{given_kind or kind_name} in version {quoted(version)} cannot be handled as a {kind_name}: {what}"
-            )
-
-    def _note_unknown_fields(self, kind_name: str, given_version: str) -> None:
-        """A body of another version is decoded as that first: fields that it does not have are warned of, or refused (400)."""
-        mode = self.request.query.get("fieldValidation") or "Warn"
-        given = self.context.kinds.of_kind(given_version, kind_name)
-        if mode == "Ignore" or given is None:
-            return
-        try:
-            problems = decode_reporting(given.type, self.body_json(kind_name))[1]
-        except DecodeError:  # whose fields are not of the types of that version: it is refused anyway
-            return
-        if problems and mode == "Strict":
-            raise self._strict_error(kind_name, given_version, problems)
-        self.warnings.extend(problems)
-
-    def other_type(self, given_version: str, given_kind: str, kind_name: str, api_version: str) -> str:
-        """Why something of a type that it says it has is not of the one that is wanted."""
-        given_kind, given_version = given_kind or kind_name, given_version or api_version
-        kinds = self.context.kinds
-        item = given_kind.removesuffix("List")  # lists are registered too, that of anything in `v1`
-        is_list = item != given_kind and (
-            (given_version, given_kind) == ("v1", "List")
-            or ((listed := kinds.of_kind(given_version, item)) is not None and listed.is_stored)
-        )
-        if (
-            not is_list
-            and not is_without_resource(given_version, given_kind)
-            and kinds.of_kind(given_version, given_kind) is None
-        ):
-            scheme = _SCHEMES.get(api_version.partition("/")[0], "pkg/api/legacyscheme/scheme.go:30")
-            return (
-                f'no kind {quoted(given_kind)} is registered for version {quoted(given_version)} in scheme "{scheme}"'
-            )
-        group = api_version.rpartition("/")[0].partition(".")[0] or "core"
-        if kind_name == "Event":  # one type for both groups
-            group = "core"
-        version = given_version.rpartition("/")[2]
-        return f"converting ({version}.{given_kind}) to ({group}.{kind_name}): unknown conversion"
-
-
-def _head_of(data: bytes, obj: Any, problems: list[str]) -> Any:
-    """What says of which type an object is: the object, if no member of its body is called as those are that do, but in another case."""
-    if problems and not isinstance(obj, CustomObject) and any(one.lower() in _OTHER_CASES for one in problems):
-        return head_in_any_case(data)
-    return obj
-
-
-def yaml_to_json(data: bytes, kind_name: str) -> bytes:
-    """A YAML document as JSON. Raises ApiError (400)."""
-    import yaml  # slow to import, and seldom needed
-
-    from bayplan.apiserver.yaml.documents import problem_text, to_json
-
-    try:
-        return to_json(data)
-    except yaml.YAMLError as error:
-        raise Unrecognized(kind_name, problem_text(error), data) from None
-
-
-def protobuf_to_json(data: bytes, kind_name: str, kinds: KindTable) -> bytes:
-    """A protobuf body as JSON. Raises ApiError (400)."""
-    try:
-        if data in (b"", protobuf.MAGIC):
-            raise protobuf.ProtobufError("empty body" if data else "empty data")
-        api_version, given_kind, message = protobuf.unwrap(data)
-        if not (given_kind or message):
-            return b"{}"
-        kind = kinds.of_kind(api_version, given_kind)
-        definition = definition_of(kind.type) if kind is not None else _definition_of_other(api_version, given_kind)
-        tree = protobuf.to_tree(definition, message)
-    except (protobuf.ProtobufError, KeyError) as error:
-        raise Unrecognized(kind_name, str(error), data) from None
-    return encode(
-        {
-            "kind": given_kind,
-            "apiVersion": api_version,
-            **{key: item for key, item in tree.items() if key not in ("kind", "apiVersion")},
-        }
-    )
-
-
-def _definition_of_other(api_version: str, kind: str) -> str:
-    """The definition of something that is no kind with a path of its own: Scale, Eviction, DeleteOptions."""
-    group, _, version = api_version.rpartition("/")
-    if kind == "DeleteOptions":
-        return "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
-    return f"io.k8s.api.{group.split('.')[0] or 'core'}.{version}.{kind}"
-
-
-def decode_options(cls: type[Any], data: bytes) -> Any:
-    """DeleteOptions and the like from a body; unknown fields are ignored. Raises ApiError (400)."""
-    try:
-        return decode(cls, data)
-    except DecodeError as error:
-        raise bad_request(str(error)) from None
-
-
-__all__ = ["ApiError", "Call", "Context", "decode_options", "yaml_to_json"]

@@ -17,9 +17,10 @@ from bayplan.api.protobuf.wire import fields
 from bayplan.api.schema import definition_of
 from bayplan.api.strategies import strategy_for
 from bayplan.api.types import meta_v1
-from bayplan.apiserver.context import Call, Context, yaml_to_json
+from bayplan.apiserver.context import Call, Context
 from bayplan.apiserver.request_info import CONNECTIONS
 from bayplan.apiserver.requests import JSON, YAML, Request, ResourcePath, Response
+from bayplan.apiserver.writes.bodies import body_json, yaml_to_json
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +91,7 @@ def _patch(request: Request) -> Sent | None:
 
 def _options(call: Call) -> Sent:
     """The options of a deletion. Raises ApiError, msgspec.DecodeError."""
-    tree = msgspec.json.decode(call.body_json("DeleteOptions"))
+    tree = msgspec.json.decode(body_json(call, "DeleteOptions"))
     kind, version = tree.pop("kind", None) or "DeleteOptions", tree.pop("apiVersion", None) or "v1"
     return Sent(encode({"kind": kind, "apiVersion": version, **tree}))
 
@@ -100,7 +101,7 @@ def _object(call: Call, *, whole: bool) -> Sent:
     path = call.path
     subresource = path.subresource
     is_whole_kind = (subresource is None or subresource.name in _SAME_SHAPE) and call.kind.type is not None
-    body = call.body_json(call.kind.kind)
+    body = body_json(call, call.kind.kind)
     metadata = _decode_named(body).metadata or _Metadata()
     if whole and is_whole_kind:
         obj, _ = decode_reporting(call.kind.type, body)

@@ -10,7 +10,8 @@ from bayplan.api.codec import encode
 from bayplan.api.errors import not_acceptable
 from bayplan.api.printing.base import Column, default_printer, object_age
 from bayplan.api.types import autoscaling_v1, meta_v1
-from bayplan.apiserver.context import BODY_TYPES, Call
+from bayplan.apiserver.context import Call
+from bayplan.apiserver.reads.negotiation import OFFERED
 from bayplan.apiserver.reads.representation import no_list, table_of
 from bayplan.apiserver.requests import Response
 
@@ -28,7 +29,7 @@ def answer_in_form(call: Call, code: int, type_meta: bytes, obj: msgspec.Struct,
     if form.convert_to == "PartialObjectMetadata":
         return Response(code, only, warnings=call.warnings)
     if not isinstance(obj, autoscaling_v1.Scale):
-        raise not_acceptable(BODY_TYPES)
+        raise not_acceptable(OFFERED)
     cells = (metadata.name, obj.spec.replicas, obj.status.replicas, object_age(obj, call.context.clock.now()))
     objects = {"None": b"null", "Object": type_meta + encode(obj)[1:]}
     row = b'{"cells":%b,"object":%b}' % (

@@ -13,6 +13,7 @@ from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
 from bayplan.apiserver.verbs.create import OTHER_NAMESPACE
 from bayplan.apiserver.verbs.update import check_uid, modify, precondition_failed
+from bayplan.apiserver.writes.bodies import body_object
 from bayplan.apiserver.writes.write_memo import BINDING, Change
 from bayplan.support.timestamps import rfc3339
 
@@ -44,7 +45,7 @@ def _change(call: Call, binding: core_v1.Binding) -> Change | None:
 
 def _named(call: Call) -> core_v1.Binding:
     """The Binding of a call with a pod's name in its path. Raises ApiError (400)."""
-    binding: core_v1.Binding = call.body_object(core_v1.Binding, "Binding", "v1")
+    binding: core_v1.Binding = body_object(call, core_v1.Binding, "Binding", "v1")
     if binding.metadata.namespace not in ("", call.path.namespace):
         raise bad_request(OTHER_NAMESPACE)
     if binding.metadata.name != call.path.name:
@@ -54,7 +55,7 @@ def _named(call: Call) -> core_v1.Binding:
 
 async def create_binding(call: Call) -> Response:
     """create on the old collection `bindings`."""
-    binding: core_v1.Binding = call.body_object(core_v1.Binding, "Binding", "v1")
+    binding: core_v1.Binding = body_object(call, core_v1.Binding, "Binding", "v1")
     if binding.metadata.namespace not in ("", call.path.namespace):
         raise bad_request(OTHER_NAMESPACE)
     _check(binding)

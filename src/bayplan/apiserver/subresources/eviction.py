@@ -16,6 +16,7 @@ from bayplan.apiserver.requests import ResourcePath, Response
 from bayplan.apiserver.subresources.binding import CREATED
 from bayplan.apiserver.verbs.delete import check_preconditions, delete_entry, validate_options
 from bayplan.apiserver.verbs.update import modify
+from bayplan.apiserver.writes.bodies import body_object
 from bayplan.support.timestamps import rfc3339
 
 _RETRY_SECONDS = 10
@@ -24,7 +25,7 @@ _MOST_DISRUPTED = 2000
 
 async def handle(call: Call) -> Response:
     """create on `pods/NAME/eviction`."""
-    eviction = call.body_object(policy_v1.Eviction, "Eviction", _api_version(call))
+    eviction = body_object(call, policy_v1.Eviction, "Eviction", _api_version(call))
     metadata = eviction.metadata
     if metadata.namespace and metadata.namespace != call.path.namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")

@@ -11,12 +11,14 @@ from bayplan.apiserver.authorization.attributes import Attributes
 from bayplan.apiserver.authorization.interface import Decision
 from bayplan.apiserver.authorization.rbac import aggregate
 from bayplan.apiserver.authorization.waiting import decided
-from bayplan.apiserver.context import BODY_TYPES, Call
+from bayplan.apiserver.context import Call
 from bayplan.apiserver.managed_fields.managers import track_create
+from bayplan.apiserver.reads.negotiation import OFFERED
 from bayplan.apiserver.reads.other_forms import answer_in_form
 from bayplan.apiserver.requests import Response, User
 from bayplan.apiserver.subresources.review_rules import review_errors
 from bayplan.apiserver.verbs.create import wipe_system_fields
+from bayplan.apiserver.writes.bodies import body_object
 from bayplan.support.timestamps import rfc3339
 
 
@@ -166,7 +168,7 @@ async def rules_review(call: Call) -> Response:
 
 def _body(call: Call, cls: type[Any]) -> Any:
     """The review that was posted, with who posted it."""
-    review = call.body_object(cls, call.kind.kind, call.kind.api_version)
+    review = body_object(call, cls, call.kind.kind, call.kind.api_version)
     wipe_system_fields(review.metadata)
     if not call.kind.namespaced:
         review.metadata.namespace = ""
@@ -182,7 +184,7 @@ def _answer(call: Call, review: Any) -> Response:
 def answer(call: Call, body: bytes) -> Response:
     """A review as it is answered; there are no tables of reviews. Raises ApiError (406)."""
     if call.form.convert_to:
-        raise not_acceptable(BODY_TYPES)
+        raise not_acceptable(OFFERED)
     return Response(201, call.kind.type_meta + body[1:], warnings=call.warnings)
 
 

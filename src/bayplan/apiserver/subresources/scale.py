@@ -22,6 +22,7 @@ from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response
 from bayplan.apiserver.verbs.patch import Patch, configuration, is_apply
 from bayplan.apiserver.verbs.update import check_name, check_uid, modify
+from bayplan.apiserver.writes.bodies import body_json, body_object
 
 _HEAD = b'{"kind":"Scale","apiVersion":"autoscaling/v1",'
 _OLD_VERSIONS = frozenset(("extensions/v1beta1", "apps/v1beta1", "apps/v1beta2"))
@@ -108,7 +109,7 @@ def _type_of(data: bytes) -> _Type:
 
 
 async def _update(call: Call) -> Response:
-    given = _type_of(call.body_json("Scale"))
+    given = _type_of(body_json(call, "Scale"))
     version = given.api_version or "autoscaling/v1"
     kind = given.kind or "Scale"
     if call.kind.is_custom and (kind, version) != ("Scale", "autoscaling/v1"):
@@ -118,7 +119,7 @@ async def _update(call: Call) -> Response:
         raise bad_request(
             f"the API version in the data ({version}) does not match the expected API version (autoscaling/v1)"
         )
-    scale = call.body_object(autoscaling_v1.Scale, "Scale", "autoscaling/v1")
+    scale = body_object(call, autoscaling_v1.Scale, "Scale", "autoscaling/v1")
     check_name(scale.metadata.name, call.path.name)
     return _answer(call, await modify(call, lambda old: _scaled(call, old, scale), track=False))
 

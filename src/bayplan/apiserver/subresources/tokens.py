@@ -30,6 +30,7 @@ from bayplan.apiserver.service_account_tokens.issuing import (
     TokenIssuer,
 )
 from bayplan.apiserver.verbs.create import OTHER_NAMESPACE, wipe_system_fields
+from bayplan.apiserver.writes.bodies import body_object
 from bayplan.support.timestamps import rfc3339
 
 _GROUP, _VERSION = "authentication.k8s.io", "authentication.k8s.io/v1"
@@ -41,7 +42,7 @@ TokenRequest = authentication_v1.TokenRequest
 
 async def handle(call: Call) -> Response:
     """create on `serviceaccounts/NAME/token`. Raises ApiError."""
-    request: TokenRequest = call.body_object(TokenRequest, "TokenRequest", _VERSION)
+    request: TokenRequest = body_object(call, TokenRequest, "TokenRequest", _VERSION)
     _check_place(call, request)
     account = call.context.find("ServiceAccount", call.path.namespace, call.path.name)
     if account is None:

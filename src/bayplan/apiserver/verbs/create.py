@@ -19,6 +19,7 @@ from bayplan.apiserver.reads.cache import stored_value
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response, revision_problem
 from bayplan.apiserver.verbs.rules import allocate, check
+from bayplan.apiserver.writes.bodies import body_object
 from bayplan.apiserver.writes.body_texts import OpenTexts
 from bayplan.apiserver.writes.create_templates import Match, ObservedPod
 from bayplan.apiserver.writes.generated_names import generated_name
@@ -37,7 +38,7 @@ async def create(call: Call) -> Response:
     request_key = templates.request_key(call) if call.stored.type is core_v1.Pod else None
     if request_key is not None and (found := templates.find(request_key, body, call.request.user)) is not None:
         return call.answer(201, await _create_instance(call, found))
-    obj = call.body_object(call.kind.type, call.kind.kind, call.kind.api_version)
+    obj = body_object(call, call.kind.type, call.kind.kind, call.kind.api_version)
     entry = await create_object(call, obj)
     if request_key is not None and not call.warnings:
         templates.note(call.stored, request_key, body, obj, partial(_observe, call))
@@ -47,7 +48,7 @@ async def create(call: Call) -> Response:
 def _observe(call: Call, open_texts: OpenTexts) -> ObservedPod | None:
     """Make the pod of a request once more, and observe what decides; None if that cannot be compared."""
     own = Call.of(call.context, call.request, call.path)
-    pod = _received(own, own.body_object(call.kind.type, call.kind.kind, call.kind.api_version))
+    pod = _received(own, body_object(own, call.kind.type, call.kind.kind, call.kind.api_version))
     reads = Reads()
     watched = WatchedTexts(pod, open_texts)
     steps = call.context.admission.plan(call.stored, CREATE, "").mutating

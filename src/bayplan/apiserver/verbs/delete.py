@@ -30,6 +30,7 @@ from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter, parameters
 from bayplan.apiserver.verbs import read, unsafe_delete
 from bayplan.apiserver.verbs.rules import next_generation
+from bayplan.apiserver.writes.bodies import body_json
 from bayplan.apiserver.writes.body_errors import Unrecognized, head_problem, is_meta_kind, version_problem
 from bayplan.store.errors import Conflict
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
@@ -125,7 +126,7 @@ def _read_options(call: Call) -> meta_v1.DeleteOptions:
     """The options in the body. Raises ApiError (400, 415)."""
     options: meta_v1.DeleteOptions
     try:
-        data = call.body_json("DeleteOptions")
+        data = body_json(call, "DeleteOptions")
     except Unrecognized as error:
         raise bad_request(error.why) from None
     try:

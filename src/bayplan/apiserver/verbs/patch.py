@@ -43,6 +43,7 @@ from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response, revision_problem
 from bayplan.apiserver.verbs.create import OTHER_NAMESPACE, create_object
 from bayplan.apiserver.verbs.update import check_name, modify
+from bayplan.apiserver.writes.bodies import other_type
 from bayplan.apiserver.writes.body_errors import head_of, head_problem, version_problem
 from bayplan.apiserver.writes.options import check_patch_options
 from bayplan.apiserver.writes.owners import deduplicate_owners
@@ -294,7 +295,7 @@ class Patch:
             return ""
         if self.call.context.kinds.of_kind(head.api_version, head.kind) is not None:
             return ""
-        return self.call.other_type(head.api_version, head.kind, self.kind.kind, self.kind.api_version)
+        return other_type(self.call, head.api_version, head.kind, self.kind.kind, self.kind.api_version)
 
     def _check_type(self, obj: Any, cls: type[Any]) -> None:
         """An object stays of its kind; what a strategic patch says of that is not looked at. Raises ApiError (422)."""
@@ -313,8 +314,8 @@ class Patch:
         if self.patch_type == STRATEGIC:
             obj.kind, obj.api_version = kind.kind, kind.api_version
         elif cls is kind.type:
-            why = version_problem(obj.api_version) or self.call.other_type(
-                obj.api_version, obj.kind, kind.kind, kind.api_version
+            why = version_problem(obj.api_version) or other_type(
+                self.call, obj.api_version, obj.kind, kind.kind, kind.api_version
             )
             raise spoiled_by(self.patch_type, self.body, self.tree, self.kind, why)
 

@@ -28,6 +28,7 @@ from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response, revision_problem
 from bayplan.apiserver.verbs.create import OTHER_NAMESPACE, create_object, unsaved
 from bayplan.apiserver.verbs.rules import apply_rules
+from bayplan.apiserver.writes.bodies import body_json, body_object
 from bayplan.apiserver.writes.owners import deduplicate_owners
 from bayplan.store.errors import Conflict
 
@@ -194,7 +195,7 @@ async def update(call: Call) -> Response:
         repeated = context.repeated_writes.find(call, UPDATE, context.write_memo.is_admitted)
     if repeated is not None and (written := await repeated.write()) is not None:
         return call.answer(200, written)
-    body = call.body_object(call.kind.type, call.kind.kind, call.kind.api_version)
+    body = body_object(call, call.kind.type, call.kind.kind, call.kind.api_version)
     _check_body_name(call, body)
     call.warnings.extend(deduplicate_owners(body.metadata))
     entry = call.entry(call.path.namespace, call.path.name)
@@ -224,7 +225,7 @@ async def update(call: Call) -> Response:
 def _again(call: Call) -> Any:
     """A fresh object from the body: a repeated attempt must not see what the last one changed."""
     gates = call.context.settings.feature_gates
-    body = decode_reporting(call.kind.type, call.body_json(call.kind.kind), gates)[0]
+    body = decode_reporting(call.kind.type, body_json(call, call.kind.kind), gates)[0]
     _check_body_name(call, body)
     deduplicate_owners(body.metadata)
     return body

@@ -134,3 +134,9 @@ def _summary(body: bytes) -> str:
         return "<empty>"
     begin, more = body[:_SHOWN], " ..." if len(body) > _SHOWN else ""
     return (begin.decode(errors="replace") if body[:1] == b"{" else begin.hex()) + more
+
+
+def undecodable(kind_name: str, api_version: str, why: object) -> ApiError:
+    """400: the body is no object of its kind."""
+    version = api_version.rpartition("/")[2]
+    return bad_request(f'{kind_name} in version "{version}" cannot be handled as a {kind_name}: {why}')
