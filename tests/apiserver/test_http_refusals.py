@@ -250,6 +250,8 @@ def test_a_client_that_asks_on_and_on_and_never_reads_is_cut_off() -> None:
                 return one.writer.transport.is_closing()
 
             await until(is_cut_off)
+            async with server.session.get(f"{server.url}/livez") as health:
+                assert health.status == 200
 
     asyncio.run(run())
 

@@ -157,6 +157,7 @@ class TestSpdy:
             client = await SpdyClient.connect(port, V4)
             open_all(client)
             await asyncio.wait_for(started.wait(), 5)
+            assert not ended.is_set()
             await client.close()
             await asyncio.wait_for(ended.wait(), 5)
 
@@ -166,6 +167,7 @@ class TestSpdy:
             client = await SpdyClient.connect(port, V4)
             open_all(client)
             await asyncio.wait_for(started.wait(), 5)
+            assert not ended.is_set()
             client.send_raw(b"\x80\x63" + bytes(6))
             await asyncio.wait_for(ended.wait(), 5)
             await client.closed()
@@ -249,4 +251,5 @@ class TestWebSockets:
             url = f"http://127.0.0.1:{port}/"
             async with session.ws_connect(url, protocols=("v4.channel.k8s.io",)):
                 await asyncio.wait_for(started.wait(), 5)
+                assert not ended.is_set()
             await asyncio.wait_for(ended.wait(), 5)

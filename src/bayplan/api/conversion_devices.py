@@ -9,6 +9,7 @@ Source: Kubernetes' `pkg/apis/resource/v1beta1/conversion.go`. `v1beta2` has the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from bayplan.api.codec import from_tree, to_tree
@@ -23,27 +24,27 @@ Tree = dict[str, Any]
 
 def to_v1(obj: Any) -> Any:
     """An object of v1beta1 in v1."""
-    tree = _versionless(obj)
-    for claim in _claims(tree):
-        claim["requests"] = [_request_to_v1(one) for one in claim.get("requests") or ()]
+    tree = _converted(obj, _request_to_v1, _device_to_v1)
     if type(obj) is resource_v1beta1.ResourceSlice:
-        spec = tree["spec"]
         for name in _SLICE:
-            if not spec.get(name):
-                spec.pop(name, None)
-        spec["devices"] = [_device_to_v1(one) for one in spec.get("devices") or ()]
+            if not tree["spec"].get(name):
+                tree["spec"].pop(name, None)
     return from_tree(getattr(resource_v1, type(obj).__name__), tree)
 
 
 def from_v1(obj: Any) -> Any:
     """An object of v1 in v1beta1."""
+    return from_tree(getattr(resource_v1beta1, type(obj).__name__), _converted(obj, _request_from_v1, _device_from_v1))
+
+
+def _converted(obj: Any, request: Callable[[Tree], Tree], device: Callable[[Tree], Tree]) -> Tree:
+    """An object as JSON, with its requests and devices in the form of the other version."""
     tree = _versionless(obj)
     for claim in _claims(tree):
-        claim["requests"] = [_request_from_v1(one) for one in claim.get("requests") or ()]
-    if type(obj) is resource_v1.ResourceSlice:
-        spec = tree["spec"]
-        spec["devices"] = [_device_from_v1(one) for one in spec.get("devices") or ()]
-    return from_tree(getattr(resource_v1beta1, type(obj).__name__), tree)
+        claim["requests"] = [request(one) for one in claim.get("requests") or ()]
+    if type(obj).__name__ == "ResourceSlice":
+        tree["spec"]["devices"] = [device(one) for one in tree["spec"].get("devices") or ()]
+    return tree
 
 
 def _versionless(obj: Any) -> Tree:

@@ -181,27 +181,20 @@ def _workload_spec(spec: scheduling_v1alpha2.WorkloadSpec) -> scheduling_v1beta1
 
 def _older_parts(of: scheduling_v1beta1.PodGroupSpec | scheduling_v1beta1.PodGroupTemplate) -> dict[str, Any]:
     """What groups and templates of groups have in common, in v1alpha2."""
-    return {
-        "scheduling_policy": _as(of.scheduling_policy, scheduling_v1alpha2.PodGroupSchedulingPolicy),
-        "scheduling_constraints": _as(
-            of.scheduling_constraints, scheduling_v1alpha2.PodGroupSchedulingConstraints | None
-        ),
-        "resource_claims": _as(of.resource_claims, tuple[scheduling_v1alpha2.PodGroupResourceClaim, ...]),
-        "disruption_mode": _older_mode(of.disruption_mode),
-        "priority_class_name": of.priority_class_name,
-        "priority": of.priority,
-    }
+    return {**_parts(of, scheduling_v1alpha2), "disruption_mode": _older_mode(of.disruption_mode)}
 
 
 def _newer_parts(of: scheduling_v1alpha2.PodGroupSpec | scheduling_v1alpha2.PodGroupTemplate) -> dict[str, Any]:
     """The same in v1beta1."""
+    return {**_parts(of, scheduling_v1beta1), "disruption_mode": _newer_mode(of.disruption_mode)}
+
+
+def _parts(of: Any, version: Any) -> dict[str, Any]:
+    """Those that both versions have in the same form. version: the module with the types of the version that is wanted."""
     return {
-        "scheduling_policy": _as(of.scheduling_policy, scheduling_v1beta1.PodGroupSchedulingPolicy),
-        "scheduling_constraints": _as(
-            of.scheduling_constraints, scheduling_v1beta1.PodGroupSchedulingConstraints | None
-        ),
-        "resource_claims": _as(of.resource_claims, tuple[scheduling_v1beta1.PodGroupResourceClaim, ...]),
-        "disruption_mode": _newer_mode(of.disruption_mode),
+        "scheduling_policy": _as(of.scheduling_policy, version.PodGroupSchedulingPolicy),
+        "scheduling_constraints": _as(of.scheduling_constraints, version.PodGroupSchedulingConstraints | None),
+        "resource_claims": _as(of.resource_claims, tuple[version.PodGroupResourceClaim, ...]),
         "priority_class_name": of.priority_class_name,
         "priority": of.priority,
     }

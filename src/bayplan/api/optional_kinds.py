@@ -61,6 +61,8 @@ def _devices(version: str) -> tuple[Kind, ...]:
 
 
 POD_GROUP: Final = _optional(_SCHEDULING, "v1alpha2", "PodGroup", "podgroups", namespaced=True, has_status=True)
+POD_GROUP_FINALIZER: Final = "scheduling.k8s.io/podgroup-protection"
+"""Of pod groups: it is taken off when no pod needs the group any more."""
 WORKLOAD: Final = _optional(_SCHEDULING, "v1alpha2", "Workload", "workloads", namespaced=True)
 STORAGE_VERSION_MIGRATION: Final = _optional(
     "storagemigration.k8s.io", "v1beta1", "StorageVersionMigration", "storageversionmigrations", has_status=True

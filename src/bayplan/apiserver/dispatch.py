@@ -37,7 +37,7 @@ from bayplan.apiserver.refusals import error_response, refusal
 from bayplan.apiserver.request_info import CONNECTIONS, STREAMS
 from bayplan.apiserver.request_metrics import RequestMetrics
 from bayplan.apiserver.requests import Request, ResourcePath, Response, check_timeout
-from bayplan.apiserver.subresources import SUBRESOURCES
+from bayplan.apiserver.subresources import SUBRESOURCES, check_routed
 from bayplan.apiserver.tracing import VERBS
 from bayplan.apiserver.verbs import create, delete, patch, read, update
 from bayplan.apiserver.writes.options import check_write_options
@@ -225,6 +225,8 @@ class Dispatcher:
         if path.subresource is not None:
             if path.subresource.name not in CONNECTIONS:
                 check_write_options(verb, request.query)
+            if path.kind.is_custom:  # built-in resources have found their routes by now
+                check_routed(call, path.subresource)
             return await SUBRESOURCES.handle(call)
         self._check_verb(call)
         if not call.kind.is_stored:
@@ -309,7 +311,7 @@ def _form(call: Call) -> Form:
     if subresource is None:
         _check_routed(call.request.method, call.path)
     else:
-        SUBRESOURCES.check_routed(call)
+        check_routed(call, subresource)
     if call.path.verb == "patch" and (subresource is None or subresource.name not in CONNECTIONS):
         patch.check_routed(call.request.content_type)
     try:

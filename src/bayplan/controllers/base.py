@@ -181,6 +181,16 @@ async def is_still_there(client: Client, owner: Any) -> bool:
     return bool(found.metadata.uid == owner.metadata.uid and not found.metadata.deletion_timestamp)
 
 
+async def delete_if_there(client: Client, obj: Any) -> None:
+    """Delete an object, unless it is gone or another one has its name by now. Raises ApiError, ClientError."""
+    metadata = obj.metadata
+    try:
+        await client.delete(type(obj), metadata.name, metadata.namespace, uid=metadata.uid)
+    except ApiError as error:
+        if error.code not in (404, 409):
+            raise
+
+
 def with_condition(conditions: Iterable[Any], new: Any) -> tuple[Any, ...]:
     """Conditions with one added or replaced; the transition time stays when the status does, and an equal condition stays as it is."""
     result, found = [], False

@@ -13,9 +13,14 @@ POD_LABEL = "controller-revision-hash"
 """Label of pods: the revision that they were made from. DaemonSets label their revisions with it, too."""
 
 
+def has_ended(pod: core_v1.Pod) -> bool:
+    """Whether all containers of the pod have ended for good."""
+    return pod.status.phase in ("Succeeded", "Failed")
+
+
 def is_active(pod: core_v1.Pod) -> bool:
     """Whether the pod runs or may still run: not ended, not going away."""
-    return pod.status.phase not in ("Succeeded", "Failed") and not pod.metadata.deletion_timestamp
+    return not has_ended(pod) and not pod.metadata.deletion_timestamp
 
 
 def ready_condition(pod: core_v1.Pod) -> core_v1.PodCondition | None:

@@ -30,7 +30,7 @@ from bayplan.scheduler.snapshot.labels import Bools, ChangedRows, IntRows, Ints,
 
 _FEW: Final = 4
 """Up to so many rows it costs least to look at them one by one."""
-_BEYOND: Final = {4: int(np.iinfo(np.int32).max), 8: int(np.iinfo(np.int64).max)}
+_BEYOND: Final = {size: int(np.iinfo(f"i{size}").max) for size in (1, 2, 4, 8)}
 """The largest integer of so many bytes: it stands for rows that take no part when the least raw score is looked for."""
 
 

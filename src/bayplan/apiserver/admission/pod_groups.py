@@ -6,16 +6,14 @@ Source: Kubernetes' `plugin/pkg/admission/scheduling/podgroupprotection`, `podgr
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from bayplan.api.conversion_pod_groups import workload_to_v1beta1
 from bayplan.api.errors import ApiError, forbidden_error, quoted
 from bayplan.api.kinds import Kind
-from bayplan.api.optional_kinds import POD_GROUP, WORKLOAD
+from bayplan.api.optional_kinds import POD_GROUP, POD_GROUP_FINALIZER, WORKLOAD
 from bayplan.api.types import batch_v1
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionPlugin, AdmissionRequest
-
-_FINALIZER: Final = "scheduling.k8s.io/podgroup-protection"
 
 
 def _is_pod_group(kind: Kind) -> bool:
@@ -37,8 +35,8 @@ class PodGroupProtection(AdmissionPlugin):
     def admit(self, request: AdmissionRequest) -> None:
         """Add the finalizer."""
         metadata = request.obj.metadata
-        if _FINALIZER not in metadata.finalizers:
-            metadata.finalizers = (*metadata.finalizers, _FINALIZER)
+        if POD_GROUP_FINALIZER not in metadata.finalizers:
+            metadata.finalizers = (*metadata.finalizers, POD_GROUP_FINALIZER)
 
 
 class PodGroupWorkloadExists(AdmissionPlugin):

@@ -29,18 +29,10 @@ class SubresourceTable:
     def __init__(self, handlers: dict[str, Handler]) -> None:
         self._handlers = handlers
 
-    @staticmethod
-    def check_routed(call: Call) -> None:
-        """Raises ApiError (405) if no route takes the request's method."""
-        subresource = call.path.subresource
-        if subresource is not None and not _has_route(call, subresource):
-            raise method_not_allowed()
-
     def handle(self, call: Call) -> Awaitable[Response]:
-        """Answer a request on a subresource. Raises ApiError."""
+        """Answer a request on a subresource that has a route (`check_routed`). Raises ApiError."""
         subresource = call.path.subresource
         assert subresource is not None
-        self.check_routed(call)
         handler = self._handlers.get(subresource.name)
         if handler is not None:
             return handler(call)
@@ -58,6 +50,12 @@ class SubresourceTable:
         if review is not None:
             return await review(call)
         raise not_served(call, call.kind.group_resource)
+
+
+def check_routed(call: Call, subresource: Subresource) -> None:
+    """Raises ApiError (405) if the server has no route for the request's method on a subresource."""
+    if not _has_route(call, subresource):
+        raise method_not_allowed()
 
 
 def _has_route(call: Call, subresource: Subresource) -> bool:

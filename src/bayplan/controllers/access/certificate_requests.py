@@ -14,7 +14,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.types import authorization_v1, certificates_v1
 from bayplan.client.errors import ClientError
 from bayplan.controllers.access import certificate_rules as rules
-from bayplan.controllers.base import Controller, ControllerContext
+from bayplan.controllers.base import Controller, ControllerContext, delete_if_there
 from bayplan.support.timestamps import rfc3339
 
 logger = logging.getLogger(__name__)
@@ -149,11 +149,5 @@ class CleanerController(Controller):
         """One round. Raises ApiError, ClientError."""
         now = self.clock.now()
         for csr in (await self.client.list(certificates_v1.CertificateSigningRequest)).items:
-            if not rules.has_served(csr, now):
-                continue
-            try:
-                metadata = csr.metadata
-                await self.client.delete(type(csr), metadata.name, uid=metadata.uid)
-            except ApiError as error:
-                if error.code not in (404, 409):
-                    raise
+            if rules.has_served(csr, now):
+                await delete_if_there(self.client, csr)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from bayplan.api.errors import ApiError
 from bayplan.api.optional_kinds import POD_CERTIFICATE_REQUEST
 from bayplan.api.types import certificates_v1beta1
+from bayplan.controllers.base import delete_if_there
 from bayplan.controllers.optional_kinds import OptionalController
 from bayplan.informers import InformerFactory
 from bayplan.support.timestamps import parse_rfc3339
@@ -37,11 +37,6 @@ class PodCertificateRequestCleaner(OptionalController):
         """One round. Raises ApiError, ClientError."""
         now = self.clock.now()
         for request in list(self.requests.cache):
-            metadata = request.metadata
-            if not metadata.creation_timestamp or now - parse_rfc3339(metadata.creation_timestamp) < _KEPT:
-                continue
-            try:
-                await self.client.delete(Request, metadata.name, metadata.namespace, uid=metadata.uid)
-            except ApiError as error:
-                if error.code not in (404, 409):
-                    raise
+            created = request.metadata.creation_timestamp
+            if created and now - parse_rfc3339(created) >= _KEPT:
+                await delete_if_there(self.client, request)

@@ -11,7 +11,7 @@ from typing import Final
 from bayplan.api.errors import ApiError
 from bayplan.api.optional_kinds import CLUSTER_TRUST_BUNDLE
 from bayplan.api.types import certificates_v1beta1, meta_v1
-from bayplan.controllers.base import ControllerContext
+from bayplan.controllers.base import ControllerContext, delete_if_there
 from bayplan.controllers.optional_kinds import OptionalController
 from bayplan.informers import InformerFactory
 
@@ -68,11 +68,4 @@ class TrustBundlePublisher(OptionalController):
                     raise
         for bundle in [one for one in self.bundles.cache if one.spec.signer_name == SIGNER]:
             if bundle.metadata.name != name:
-                await self._remove(bundle)
-
-    async def _remove(self, bundle: Bundle) -> None:
-        try:
-            await self.client.delete(Bundle, bundle.metadata.name, uid=bundle.metadata.uid)
-        except ApiError as error:
-            if error.code not in (404, 409):
-                raise
+                await delete_if_there(self.client, bundle)

@@ -39,6 +39,7 @@ from bayplan.controllers.autoscaling.cluster_autoscaler_rules import (
 from bayplan.controllers.autoscaling.cluster_autoscaler_status import NAME, NAMESPACE, StatusWriter, status_of
 from bayplan.controllers.base import Controller, ControllerContext
 from bayplan.controllers.nodes.nodes import is_ready_node
+from bayplan.controllers.pods import has_ended
 from bayplan.informers import Informer
 from bayplan.support.timestamps import parse_rfc3339
 
@@ -148,14 +149,7 @@ class ClusterAutoscalerController(Controller):
                 sizes[group.name] += 1
             if not leaving and (is_ready_node(node) or coming):
                 nodes[node.metadata.name] = as_if_ready(node)
-        pods = {
-            name: [
-                pod
-                for pod in self.pods.cache.by_index("bound", name)
-                if pod.status.phase not in ("Succeeded", "Failed")
-            ]
-            for name in nodes
-        }
+        pods = {name: [pod for pod in self.pods.cache.by_index("bound", name) if not has_ended(pod)] for name in nodes}
         oldest = now - settings.autoscaler_new_pod_delay
         pending = [
             pod

@@ -25,6 +25,7 @@ from bayplan.api.quota.amounts import ZERO
 from bayplan.api.selectors import compile_selector
 from bayplan.api.types import apps_v1, core_v1, meta_v1, policy_v1
 from bayplan.controllers.base import condition_of, controller_of
+from bayplan.controllers.pods import has_ended
 from bayplan.support.timestamps import parse_rfc3339
 
 TO_BE_DELETED, CANDIDATE = "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"
@@ -249,7 +250,7 @@ def obstacle(pod: core_v1.Pod, budgets: Iterable[policy_v1.PodDisruptionBudget],
 
 def needs_moving(pod: core_v1.Pod, now: float) -> bool:
     """Whether a pod has to find another place when its node goes: not those of DaemonSets or the node itself, and not those that have ended or are going."""
-    if _MIRROR in pod.metadata.annotations or pod.status.phase in ("Succeeded", "Failed"):
+    if _MIRROR in pod.metadata.annotations or has_ended(pod):
         return False
     if pod.metadata.deletion_timestamp and parse_rfc3339(pod.metadata.deletion_timestamp) < now:
         return False

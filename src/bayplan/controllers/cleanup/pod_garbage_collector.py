@@ -15,12 +15,12 @@ from bayplan.api.types import core_v1
 from bayplan.client.errors import ClientError
 from bayplan.controllers.base import Controller, with_condition
 from bayplan.controllers.nodes.nodes import is_ready_node
+from bayplan.controllers.pods import has_ended
 from bayplan.informers.cache import key_of
 from bayplan.support.timestamps import rfc3339
 
 logger = logging.getLogger(__name__)
 
-_ENDED = ("Succeeded", "Failed")
 _QUARANTINE = 40.0
 """Seconds for which a node has to be missing: one that is re-created meanwhile keeps its pods."""
 _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
@@ -28,7 +28,7 @@ _OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 
 def surplus(pods: Iterable[core_v1.Pod], threshold: int) -> list[core_v1.Pod]:
     """Pods that have ended beyond the number to keep (0 keeps all), evicted ones first, then the oldest."""
-    ended = [pod for pod in pods if pod.status.phase in _ENDED]
+    ended = [pod for pod in pods if has_ended(pod)]
     if not threshold or len(ended) <= threshold:
         return []
     ended.sort(
@@ -127,7 +127,7 @@ class PodGarbageCollector(Controller):
     async def _remove(self, pod: core_v1.Pod, reason: str) -> None:
         """Delete at once; a pod that had not ended is shown as failed first, with the reason."""
         try:
-            if pod.status.phase not in _ENDED:
+            if not has_ended(pod):
                 await self.client.update_status(self._failed(pod, reason))
             await self.client.delete(
                 core_v1.Pod, pod.metadata.name, pod.metadata.namespace, grace_period_seconds=0, uid=pod.metadata.uid

@@ -10,7 +10,7 @@ from typing import Any
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1
 from bayplan.controllers.base import Controller, index_by_namespace
-from bayplan.controllers.pods import is_ready
+from bayplan.controllers.pods import has_ended, is_ready
 from bayplan.informers.cache import key_of
 
 HEADLESS = "service.kubernetes.io/headless"
@@ -51,7 +51,7 @@ class ServiceController(Controller):
             for pod in self.pods.cache.by_index("namespace", service.metadata.namespace)
             if wanted <= pod.metadata.labels.items()
             and (pod.status.pod_ip or pod.status.pod_ips)
-            and pod.status.phase not in ("Succeeded", "Failed")
+            and not has_ended(pod)
         )
         return sorted(pods, key=lambda pod: pod.metadata.name)
 

@@ -22,6 +22,7 @@ from typing import Final
 from bayplan.api.execution_rules import ANNOTATION
 from bayplan.api.types import core_v1
 from bayplan.controllers.nodes.affinity_eviction_terms import AFFINITY, ANTI_AFFINITY, Rule, Target, Term, rules_of
+from bayplan.controllers.pods import has_ended
 from bayplan.informers.cache import key_of
 
 _SAME_RULES: Final = 3
@@ -147,7 +148,7 @@ class ExecutionIndex:
         """A pod has come or changed. Returns pods to look at again, it included."""
         key = key_of(pod)
         known = self._pods.get(key)
-        if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
+        if not pod.spec.node_name or has_ended(pod):
             return self.remove_pod(key)
         metadata = pod.metadata
         leaving = metadata.deletion_timestamp is not None

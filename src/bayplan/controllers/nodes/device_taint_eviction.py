@@ -15,9 +15,11 @@ from bayplan.api.errors import ApiError
 from bayplan.api.optional_kinds import DEVICE_TAINT_RULE, NEWER_DEVICE_TAINT_RULE
 from bayplan.api.types import core_v1, resource_v1
 from bayplan.client.client import APPLY_PATCH
+from bayplan.controllers.base import condition_of
 from bayplan.controllers.nodes import device_taint_rules as rules
 from bayplan.controllers.nodes.eviction import evict
 from bayplan.controllers.optional_kinds import OptionalController
+from bayplan.controllers.pods import is_active
 from bayplan.informers import Informer, InformerFactory
 from bayplan.informers.cache import key_of
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
@@ -127,8 +129,7 @@ class DeviceTaintEvictionController(OptionalController):
                 and not one.api_group
                 and pod is not None
                 and pod.metadata.uid == one.uid
-                and not pod.metadata.deletion_timestamp
-                and pod.status.phase not in ("Succeeded", "Failed")
+                and is_active(pod)
             ):
                 found.append(pod)
         return found
@@ -150,7 +151,7 @@ class DeviceTaintEvictionController(OptionalController):
         if rule is None:
             return
         await asyncio.gather(self.claims.wait_for_sync(), self.slices.wait_for_sync())
-        told = next((one for one in rule.status.conditions if one.type == rules.EVICTION), None)
+        told = condition_of(rule.status.conditions, rules.EVICTION)
         now = self.clock.now()
         if told is not None and told.observed_generation == rule.metadata.generation and told.last_transition_time:
             left = parse_rfc3339(told.last_transition_time) + _STATUS_SECONDS - now

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from bayplan.api.errors import ApiError
 from bayplan.api.optional_kinds import RESOURCE_POOL_STATUS_REQUEST
 from bayplan.api.types import meta_v1, resource_v1, resource_v1alpha3
+from bayplan.controllers.base import delete_if_there
 from bayplan.controllers.optional_kinds import OptionalController
 from bayplan.informers import InformerFactory
 from bayplan.informers.cache import key_of
@@ -126,11 +126,7 @@ class ResourcePoolStatusRequestController(OptionalController):
     async def _clean(self) -> None:
         now = self.clock.now()
         for request in [one for one in self.requests.cache if is_old(one, now)]:
-            try:
-                await self.client.delete(Request, request.metadata.name, uid=request.metadata.uid)
-            except ApiError as error:
-                if error.code not in (404, 409):
-                    raise
+            await delete_if_there(self.client, request)
 
     async def reconcile(self, key: str) -> None:
         await self.slices.wait_for_sync()

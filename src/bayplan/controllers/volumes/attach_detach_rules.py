@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from bayplan.api.types import core_v1, meta_v1, storage_v1
 from bayplan.api.volume_attachments import UNIQUE_PREFIX, attachment_name, unique_name
 from bayplan.controllers.nodes.nodes import is_ready_node
+from bayplan.controllers.pods import has_ended
 
 MANAGED = "volumes.kubernetes.io/controller-managed-attach-detach"
 """Annotation of nodes whose kubelet leaves attaching to this controller."""
@@ -43,7 +44,7 @@ def uses_volumes(pod: core_v1.Pod, *, keep_terminated: bool) -> bool:
         return False
     if keep_terminated:
         return True
-    if pod.status.phase in ("Succeeded", "Failed"):
+    if has_ended(pod):
         return False
     if not pod.metadata.deletion_timestamp:
         return True

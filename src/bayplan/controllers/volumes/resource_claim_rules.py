@@ -12,6 +12,7 @@ import msgspec
 
 from bayplan.api.types import core_v1, meta_v1, resource_v1
 from bayplan.controllers.base import controller_of, owner_reference
+from bayplan.controllers.pods import has_ended
 
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 """Annotation of a generated claim: the name that it has in its pod's spec."""
@@ -23,9 +24,7 @@ _LONGEST_BASE = 57
 
 def is_done(pod: core_v1.Pod) -> bool:
     """Whether the pod needs its claims no more: it has ended, or goes away without ever having had a node."""
-    return pod.status.phase in ("Succeeded", "Failed") or bool(
-        pod.metadata.deletion_timestamp and not pod.spec.node_name
-    )
+    return has_ended(pod) or bool(pod.metadata.deletion_timestamp and not pod.spec.node_name)
 
 
 def generate_name(pod_name: str, claim_name: str) -> str:

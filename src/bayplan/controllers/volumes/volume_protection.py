@@ -9,7 +9,7 @@ from typing import Any
 
 from bayplan.api.types import core_v1, storage_v1
 from bayplan.controllers.base import Controller, set_finalizers
-from bayplan.controllers.pods import claims_of
+from bayplan.controllers.pods import claims_of, has_ended
 from bayplan.informers.cache import SPEC
 
 CLAIM, VOLUME, ATTRIBUTES = (
@@ -21,7 +21,7 @@ CLAIM, VOLUME, ATTRIBUTES = (
 
 def holds_claim(pod: core_v1.Pod) -> bool:
     """Whether a pod keeps its claims from going: one that has a node and has not ended."""
-    return bool(pod.spec.node_name) and pod.status.phase not in ("Succeeded", "Failed")
+    return bool(pod.spec.node_name) and not has_ended(pod)
 
 
 class _Protection(Controller):

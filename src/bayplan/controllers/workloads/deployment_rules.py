@@ -15,6 +15,7 @@ from bayplan.api.codec import encode
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import apps_v1, core_v1, meta_v1
 from bayplan.controllers.base import condition_of, owner_reference, with_condition
+from bayplan.controllers.pods import has_ended
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 REVISION = "deployment.kubernetes.io/revision"
@@ -229,9 +230,7 @@ def _fraction(deployment: apps_v1.Deployment, one: apps_v1.ReplicaSet, allowed: 
 
 def may_run_old_pods(old: Iterable[apps_v1.ReplicaSet], pods: Iterable[core_v1.Pod]) -> bool:
     """Whether a deployment that recreates its pods has to wait: old ReplicaSets show pods in their status, or one of their pods has not ended."""
-    return any(one.status.replicas for one in old) or any(
-        pod.status.phase not in ("Succeeded", "Failed") for pod in pods
-    )
+    return any(one.status.replicas for one in old) or any(not has_ended(pod) for pod in pods)
 
 
 def unneeded(deployment: apps_v1.Deployment, old: Sequence[apps_v1.ReplicaSet]) -> list[apps_v1.ReplicaSet]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bayplan.api.types import batch_v1, core_v1
-from bayplan.controllers.pods import deletion_rank, is_active, is_ready
+from bayplan.controllers.pods import deletion_rank, has_ended, is_active, is_ready
 from bayplan.controllers.workloads import job_indexes
 from bayplan.controllers.workloads.job_policies import COUNTED, Judgement, judge, met_rule
 from bayplan.support.timestamps import parse_rfc3339
@@ -139,7 +139,7 @@ def assess(job: batch_v1.Job, pods: Iterable[core_v1.Pod], released: Container[s
 
 
 def _is_terminating(pod: core_v1.Pod) -> bool:
-    return bool(pod.metadata.deletion_timestamp) and pod.status.phase not in ("Succeeded", "Failed")
+    return bool(pod.metadata.deletion_timestamp) and not has_ended(pod)
 
 
 def failures_before(pod: core_v1.Pod, annotation: str = FAILURES) -> int:

@@ -8,16 +8,15 @@ Source of the behaviour: Kubernetes' `pkg/controller/scheduling/podgroupprotecti
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
-from bayplan.api.optional_kinds import NEWER_POD_GROUP, POD_GROUP
+from bayplan.api.optional_kinds import NEWER_POD_GROUP, POD_GROUP, POD_GROUP_FINALIZER
 from bayplan.api.types import core_v1
 from bayplan.controllers.base import set_finalizers
 from bayplan.controllers.optional_kinds import OptionalController
+from bayplan.controllers.pods import has_ended
 from bayplan.informers import Informer, InformerFactory
 from bayplan.informers.cache import SPEC
-
-FINALIZER: Final = "scheduling.k8s.io/podgroup-protection"
 
 
 def group_of(pod: core_v1.Pod) -> tuple[str, ...]:
@@ -26,11 +25,6 @@ def group_of(pod: core_v1.Pod) -> tuple[str, ...]:
     if group is None or not group.pod_group_name:
         return ()
     return (f"{pod.metadata.namespace}/{group.pod_group_name}",)
-
-
-def has_ended(pod: core_v1.Pod) -> bool:
-    """Whether all containers of a pod have ended for good."""
-    return pod.status.phase in ("Succeeded", "Failed")
 
 
 class PodGroupProtectionController(OptionalController):
@@ -73,10 +67,14 @@ class PodGroupProtectionController(OptionalController):
         if group is None:
             return
         finalizers = group.metadata.finalizers
-        is_protected, is_going = FINALIZER in finalizers, bool(group.metadata.deletion_timestamp)
+        is_protected, is_going = POD_GROUP_FINALIZER in finalizers, bool(group.metadata.deletion_timestamp)
         if is_protected is not is_going or self._is_used(key) is is_going:
             return
-        wanted = [one for one in finalizers if one != FINALIZER] if is_going else [*finalizers, FINALIZER]
+        wanted = (
+            [one for one in finalizers if one != POD_GROUP_FINALIZER]
+            if is_going
+            else [*finalizers, POD_GROUP_FINALIZER]
+        )
         if not await set_finalizers(self.client, group, wanted):
             self.queue.add_rate_limited(key)
 

@@ -14,7 +14,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.selectors import LabelSelector
 from bayplan.api.types import core_v1
 from bayplan.controllers.base import condition_of
-from bayplan.controllers.pods import deletion_rank, is_active, is_available, is_ready, ready_since
+from bayplan.controllers.pods import deletion_rank, has_ended, is_active, is_available, is_ready, ready_since
 from bayplan.controllers.workloads.pod_owner import Claim, PodOwner, claim
 from bayplan.support.timestamps import rfc3339
 
@@ -65,7 +65,7 @@ def _sorted_out(pods: Iterable[core_v1.Pod]) -> tuple[list[core_v1.Pod], int]:
     """The active pods, and how many are on their way out. There may be thousands, time and again."""
     active, terminating = [], 0
     for pod in pods:
-        if pod.status.phase in ("Succeeded", "Failed"):
+        if has_ended(pod):
             continue
         if pod.metadata.deletion_timestamp:
             terminating += 1
