@@ -7,7 +7,6 @@ apply    the configuration is laid over the object; fields of others that it wou
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -277,28 +276,32 @@ def apply(
     merged = merge(live, applied, kind, live_fits=live_fits)
     result = dict(managers)
     last = result.get(who)
-    kept = functools.partial(_kept, keep=keep)
     result[who] = Owned(keep(fields), api_version, last.time if last is not None else None)
     if last is not None and not _applies_all_of(last, result, result[who]):
         merged = _prune(merged, result, last, api_version, versions)
-    changes = compare(kept(live), kept(merged), kind)
     unchanged = live == merged  # an order of items is no field of its own, but a change
+    if not managers.keys() <= {who}:
 
-    def changes_in(version: str) -> Comparison | None:
-        other = versions.type_of(version)
-        if other is None:
-            return None
-        old, new = versions.convert(live, api_version, version), versions.convert(merged, api_version, version)
-        try:
-            return compare(old, new, other).filtered(keep)
-        except TypedError:
-            raise _conversion_error(old, new, other) from None
+        def changes_in(version: str) -> Comparison | None:
+            other = versions.type_of(version)
+            if other is None:
+                return None
+            old, new = versions.convert(live, api_version, version), versions.convert(merged, api_version, version)
+            try:
+                return compare(old, new, other).filtered(keep)
+            except TypedError:
+                raise _conversion_error(old, new, other) from None
 
-    result, conflicts = _yield_fields(result, changes.filtered(keep), api_version, changes_in, who)
-    if conflicts and not force:
-        raise Conflict(
-            [(other, managers[other].api_version, path) for other, lost in conflicts.items() for path in paths(lost)]
-        )
+        changes = compare(_kept(live, keep), _kept(merged, keep), kind).filtered(keep)
+        result, conflicts = _yield_fields(result, changes, api_version, changes_in, who)
+        if conflicts and not force:
+            raise Conflict(
+                [
+                    (other, managers[other].api_version, path)
+                    for other, lost in conflicts.items()
+                    for path in paths(lost)
+                ]
+            )
     owned = result[who]
     fields = difference(owned.fields, NEVER_OWNED)
     if fields:
@@ -308,7 +311,7 @@ def apply(
     return (None if unchanged else merged), result
 
 
-def _kept(tree: Any, *, keep: Filter) -> Any:
+def _kept(tree: Any, keep: Filter) -> Any:
     """A tree without the fields at its top of which a filter keeps nothing: most of a large status that comes with a spec."""
     if not isinstance(tree, dict):
         return tree

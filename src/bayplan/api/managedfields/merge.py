@@ -161,19 +161,20 @@ def _named_members_if_valid(value: Any, kind: Type, path: _Path, problems: _Prob
         problems.add(path, lambda: f": expected map, got &{{{shown(value)}}}")
         return None
     found: FieldSet = {}
-    is_struct, is_told = kind.is_struct, False
+    is_told = False
+    known = kind.members
     for name, item in value.items():
-        inner = kind.field(name)
-        if inner is None:
+        member = known.get(name) or kind.member(name)
+        if member is None:
             if not is_told:  # Kubernetes looks at no other members after one, and comes to them in an order of chance
                 problems.add(path, partial(_undeclared, name))
             is_told = True
             continue
-        key = "f:" + name
+        key, inner, takes_texts, is_declared = member
         node: FieldSet | None = LEAF
-        if inner.kind != SCALAR or type(item) is not str or inner.scalar not in ("string", "untyped"):
+        if not (takes_texts and type(item) is str):
             node = _named_if_valid(item, inner, (path, key), problems, unique)
-            if item is None or item == {} or not (is_struct and kind.declares(name)):
+            if item is None or item == {} or not is_declared:
                 node = {".": LEAF, **node} if node else LEAF
         if node is not None:
             found[key] = node
@@ -187,18 +188,17 @@ def _undeclared(name: str) -> str:
 def merge(live: Any, applied: Any, kind: Type, *, live_fits: bool = False) -> Any:
     """The live tree with the applied one laid over it. Both sides may be ABSENT, but not both at once. Returns ABSENT where nothing is left.
 
-    live_fits: whether the live tree is known to fit the schema, so that what only it has need not be looked at.
+    applied: fits the schema (`validated_fields`). live_fits: whether the live tree is known to do so. What only one side has, and fits, is not looked at.
     """
+    if live is ABSENT:
+        return applied
     if applied is ABSENT and live_fits:
         return live
     if kind.kind == SCALAR or kind.atomic:
         return live if applied is ABSENT else applied
     value = live if applied is ABSENT or applied is None else applied
-    if not live or not applied or live is ABSENT or applied is ABSENT:
-        # an empty or missing side adds nothing; whether the other is null, empty or absent is kept
-        nothing = (live is ABSENT or not live) and (applied is ABSENT or not applied)
-        if nothing:
-            return live if applied is ABSENT else applied
+    if not live and (applied is ABSENT or not applied):  # whether nothing is null, empty or absent is kept
+        return live if applied is ABSENT else applied
     if kind.kind == LIST:
         return _merge_lists(live, applied, kind, live_fits)
     if kind.kind == MAP or isinstance(value, dict):
@@ -209,11 +209,11 @@ def merge(live: Any, applied: Any, kind: Type, *, live_fits: bool = False) -> An
 def _merge_maps(live: Any, applied: Any, kind: Type, live_fits: bool) -> Any:
     before = live if isinstance(live, dict) else {}
     after = applied if isinstance(applied, dict) else {}
-    result = {}
-    for name in (*before, *(name for name in after if name not in before)):
+    result = dict(before) if live_fits else {}
+    for name in after if live_fits else (*before, *(name for name in after if name not in before)):
         now = after.get(name, ABSENT)
-        if live_fits and now is ABSENT:
-            result[name] = before[name]
+        if type(now) is str or (live_fits and now == before.get(name, ABSENT)):
+            result[name] = now
             continue
         inner = kind.field(name)
         if inner is None:
@@ -221,6 +221,8 @@ def _merge_maps(live: Any, applied: Any, kind: Type, live_fits: bool) -> Any:
         merged = merge(before.get(name, ABSENT), now, inner, live_fits=live_fits)
         if merged is not ABSENT:
             result[name] = merged
+        else:
+            result.pop(name, None)
     return result or ABSENT
 
 
@@ -232,6 +234,9 @@ def _merge_lists(live: Any, applied: Any, kind: Type, live_fits: bool) -> Any:
     assert element is not None
     old_keys = [kind.item_key(item) for item in before]
     new_keys = [kind.item_key(item) for item in after]
+    if old_keys == new_keys and len({*new_keys}) == len(new_keys):  # most changes leave the order as it is
+        same = [merge(was, now, element, live_fits=live_fits) for was, now in zip(before, after, strict=True)]
+        return [one for one in same if one is not ABSENT] or ABSENT
     known: dict[str, Any] = {}
     for key, item in zip(old_keys, before, strict=True):
         known[key] = ABSENT if key in known else item  # items under the same key are not merged with a new one

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -38,6 +38,17 @@ class TypedError(ValueError):
     """A value does not fit its type; the message begins with the path."""
 
 
+class Member(NamedTuple):
+    """A field of a struct, or a key of a map."""
+
+    element: str
+    """Its path element."""
+    type: Type
+    takes_texts: bool
+    """Whether any text fits."""
+    is_declared: bool
+
+
 class Type:
     """The ownership type of one value."""
 
@@ -51,6 +62,7 @@ class Type:
         "is_struct",
         "keys",
         "kind",
+        "members",
         "scalar",
     )
 
@@ -67,6 +79,8 @@ class Type:
         self._fields: dict[str, Schema] = {}
         self._types: dict[str, Type] = {}
         """Of the fields that were asked for."""
+        self.members: dict[str, Member] = {}
+        """Of declared fields, those that `member` was asked for."""
         self._element: Type | Schema | None = None
         self._reference = ""
 
@@ -82,6 +96,17 @@ class Type:
             return self.element
         found = self._types[name] = _type_of(schema)
         return found
+
+    def member(self, name: str) -> Member | None:
+        """What is known of a field or key; None as for `field`."""
+        found = self.field(name)
+        if found is None:
+            return None
+        takes_texts = found.kind == SCALAR and found.scalar in ("string", "untyped")
+        member = Member("f:" + name, found, takes_texts, self.declares(name))
+        if member.is_declared:
+            self.members[name] = member
+        return member
 
     def declares(self, name: str) -> bool:
         """Whether a field of this name is declared; other names may still be allowed."""

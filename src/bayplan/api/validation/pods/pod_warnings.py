@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from bayplan.api import quantity
 from bayplan.api.defaults.pods import app_armor_profile
@@ -14,6 +15,7 @@ from bayplan.api.validation.devices.claims import claim_spec_warnings
 from bayplan.api.validation.ip_warnings import ip_warnings
 from bayplan.api.validation.label_warnings import deprecated_label_warning, term_warnings
 from bayplan.api.validation.pods.alpha_keys import ALPHA_ANNOTATIONS, key_warnings
+from bayplan.api.validation.pods.sound_templates import SoundTemplates
 from bayplan.api.validation.pods.volume_warnings import overlap_warnings
 from bayplan.api.validation.profiles import APPARMOR, SECCOMP_CONTAINER, SECCOMP_POD, containers_with_path
 
@@ -36,6 +38,8 @@ _DEPRECATED_VOLUMES = (
     ("cephfs", "cephfs", "deprecated in v1.28, non-functional in v1.31+"),
     ("rbd", "rbd", "deprecated in v1.28, non-functional in v1.31+"),
 )
+_SOUND_TEMPLATES: Final = SoundTemplates("unwarned_pod_templates")
+"""Those that give no warning."""
 
 
 def template_warnings(
@@ -44,7 +48,13 @@ def template_warnings(
     """Warnings about the template at `path`; none if it is as before (`old`)."""
     if old == template:
         return []
-    return pod_warnings(f"{path}.", template.spec, template.metadata)
+    key = _SOUND_TEMPLATES.key_of(template)
+    if _SOUND_TEMPLATES.knows(key):
+        return []
+    warnings = pod_warnings(f"{path}.", template.spec, template.metadata)
+    if not warnings:
+        _SOUND_TEMPLATES.remember(key)
+    return warnings
 
 
 def pod_name_warnings(name: str) -> list[str]:
