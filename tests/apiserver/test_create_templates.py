@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from bayplan.api.feature_gates import GANG_SCHEDULING, GENERIC_WORKLOAD
+from bayplan.api.types import core_v1
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Request
 from bayplan.apiserver.settings import ApiServerSettings
@@ -26,9 +27,11 @@ def instances(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     made: list[str] = []
     instance = Template.instance
 
-    def noted(self: Template, context: Any, name: str, texts: Any) -> Any:
-        made.append(name)
-        return instance(self, context, name, texts)
+    def noted(self: Template, cls: Any, context: Any, texts: Any) -> Any:
+        one = instance(self, cls, context, texts)
+        if isinstance(one.obj, core_v1.Pod):
+            made.append("" if one.obj.metadata.generate_name else one.obj.metadata.name)
+        return one
 
     monkeypatch.setattr(Template, "instance", noted)
     return made

@@ -212,8 +212,7 @@ def test_the_value_of_a_variable_that_a_plugin_reads_decides(instances: list[str
     [
         lambda request: annotate(request, request.name),
         lambda request: annotate(request, request.obj.metadata.name),
-        lambda request: annotate(request, request.call.context.randomness.suffix(5)),
-        lambda request: annotate(request, request.call.context.randomness.uuid4()),
+        lambda request: annotate(request, request.call.context.randomness.random()),
         lambda request: annotate(request, request.call.request.body[-20:]),
     ],
 )
@@ -224,6 +223,21 @@ def test_what_is_different_for_every_pod_is_never_repeated(admit: Admit, instanc
             for name in "abcde":
                 await create(server, name)
             assert instances == []
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("draw", "length"), [(lambda randomness: randomness.suffix(5), 5), (lambda randomness: randomness.uuid4(), 36)]
+)
+def test_texts_by_chance_are_drawn_for_every_pod(draw: Callable[[Any], str], length: int, instances: list[str]) -> None:
+    async def run() -> None:
+        async with Server() as server:
+            add(server, Plugin(lambda request: annotate(request, draw(request.call.context.randomness))))
+            seen = [await create(server, name) for name in "abcde"]
+            assert instances == ["c", "d", "e"]
+            assert len({*seen}) == 5
+            assert {len(text) for text in seen} == {length}
 
     asyncio.run(run())
 

@@ -24,10 +24,22 @@ from bayplan.api.times import FormError, settle
 from bayplan.api.types import meta_v1
 
 
+class View:
+    """Shows a part of an object and is none; `encode` writes what is seen of it."""
+
+    __slots__ = ()
+
+    def seen(self) -> Any:
+        """The part."""
+        raise NotImplementedError
+
+
 def _plain(value: Any) -> Any:
-    """What the encoder does not know: the objects of custom resources."""
+    """What the encoder does not know: the objects of custom resources, and views."""
     if isinstance(value, CustomObject):
         return value.tree()
+    if isinstance(value, View):
+        return value.seen()
     raise NotImplementedError(f"{type(value).__name__} is no part of an API object")
 
 

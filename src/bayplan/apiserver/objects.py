@@ -55,6 +55,8 @@ class ObjectStore(StoredObjects):
         """Write a new object. `value`: its bytes, if they are known already. Raises store.Conflict if the name is taken."""
         if kind.asks_webhook:
             return await self._put_converted(kind, obj, 0)
+        if value:
+            obj.kind = obj.api_version = ""  # as `stored_value` leaves it
         namespace, name = _names(kind, obj)
         key = kind.storage_key(namespace, name)
         return await self._put(kind, key, namespace, name, obj, value or stored_value(kind, obj), 0, ttl)

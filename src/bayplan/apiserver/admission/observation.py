@@ -21,21 +21,50 @@ if TYPE_CHECKING:
     from bayplan.apiserver.reads.cache import ResourceCache
     from bayplan.apiserver.reads.watching import Entry
     from bayplan.apiserver.requests import User
+    from bayplan.support.randomness import Randomness
 
 _VOWELS: Final = "aeiou"
 """Letters that are in no text of a server's own randomness."""
+_FIRST_SUFFIX: Final = 2201
+"""The first number that is written in vowels: one that gives no text like `aaaaa`."""
+
+
+class StandInRandomness:
+    """Gives out texts that no server would make, so that they are seen where they get into an object."""
+
+    def __init__(self, real: Randomness, reads: Reads) -> None:
+        self._real, self._reads = real, reads
+
+    def suffix(self, length: int) -> str:
+        """Letters."""
+        number, text = _FIRST_SUFFIX + len(self._reads.drawn), ""
+        for _ in range(length):
+            number, digit = divmod(number, len(_VOWELS))
+            text += _VOWELS[digit]
+        self._reads.drawn.append((text, length))
+        return text
+
+    def uuid4(self) -> str:
+        """What stands for an identifier."""
+        text = f"~~bayplan-uid-{len(self._reads.drawn)}~~"
+        self._reads.drawn.append((text, 0))
+        return text
+
+    def __getattr__(self, name: str) -> Any:
+        self._reads.note_more()
+        return getattr(self._real, name)
 
 
 class Reads:
     """What was read of a server while something was decided."""
 
-    __slots__ = ("_caches", "_kinds", "_objects", "_user", "is_repeatable", "texts_by_chance")
+    __slots__ = ("_caches", "_kinds", "_objects", "_user", "drawn", "is_repeatable")
 
     def __init__(self) -> None:
         self.is_repeatable = True
         """Whether nothing else decided than what is compared."""
-        self.texts_by_chance = 0
-        """How many were asked for."""
+        self.drawn: list[tuple[str, int]] = []
+        """Texts by chance that were asked for, with the length of each; 0 for a UUID."""
         self._objects: list[tuple[ResourceCache, str, str, int]] = []
         """Objects by namespace and name, with their revision; 0 of those that were not there."""
         self._caches: list[tuple[ResourceCache, int]] = []
@@ -199,7 +228,7 @@ class _ContextView(_View):
     def __init__(self, context: Context, reads: Reads) -> None:
         super().__init__(context, reads)
         self.objects = _ObjectsView(context.objects, reads)
-        self.randomness = _RandomnessView(context.randomness, reads)
+        self.randomness = StandInRandomness(context.randomness, reads)
 
     @property
     def kinds(self) -> KindTable:
@@ -238,16 +267,3 @@ class _CacheView(_View):
         if name not in self._constant:
             self._reads.note_kind(self._target)
         return getattr(self._target, name)
-
-
-class _RandomnessView(_View):
-    __slots__ = ()
-
-    def suffix(self, length: int) -> str:
-        """A text that no other server would make, so that it is seen where it gets into an object."""
-        number, text = self._reads.texts_by_chance, ""
-        self._reads.texts_by_chance += 1
-        for _ in range(length):
-            number, digit = divmod(number, len(_VOWELS))
-            text += _VOWELS[digit]
-        return text

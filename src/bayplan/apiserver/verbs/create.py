@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from bayplan.api.codec import DecodeError, encode
 from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.errors import ApiError, already_exists, bad_request, failure, forbidden_error
-from bayplan.api.types import core_v1, meta_v1
+from bayplan.api.types import meta_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
-from bayplan.apiserver.admission.observation import ObservedRequest, Reads, ask
+from bayplan.apiserver.admission.observation import ObservedRequest, Reads, StandInRandomness, ask
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.custom_resources.conversion import rehearsed
 from bayplan.apiserver.managed_fields.managers import track_create
@@ -21,12 +22,13 @@ from bayplan.apiserver.requests import Response, revision_problem
 from bayplan.apiserver.verbs.rules import allocate, check
 from bayplan.apiserver.writes.bodies import body_object
 from bayplan.apiserver.writes.body_texts import OpenTexts
-from bayplan.apiserver.writes.create_templates import Match, ObservedPod
+from bayplan.apiserver.writes.create_templates import Match, StandIns, follows_rules
 from bayplan.apiserver.writes.generated_names import generated_name
 from bayplan.apiserver.writes.owners import deduplicate_owners
 from bayplan.apiserver.writes.watched_texts import WatchedTexts
 from bayplan.store.errors import Conflict
-from bayplan.support.timestamps import rfc3339
+from bayplan.support.clock import Clock
+from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 OTHER_NAMESPACE = "the namespace of the provided object does not match the namespace sent on the request"
 _NAME_TRIES = 8
@@ -35,48 +37,77 @@ _NAME_TRIES = 8
 async def create(call: Call) -> Response:
     """A new object from the body."""
     templates, body = call.context.create_templates, call.request.body
-    request_key = templates.request_key(call) if call.stored.type is core_v1.Pod else None
-    if request_key is not None and (found := templates.find(request_key, body, call.request.user)) is not None:
-        return call.answer(201, await _create_instance(call, found))
+    request_key = templates.request_key(call)
+    if request_key is not None and (found := templates.find(request_key, call)) is not None:
+        made = await _create_instance(call, found)
+        if made is not None:
+            return call.answer(201, made)
     obj = body_object(call, call.kind.type, call.kind.kind, call.kind.api_version)
     entry = await create_object(call, obj)
     if request_key is not None and not call.warnings:
-        templates.note(call.stored, request_key, body, obj, partial(_observe, call))
+        templates.note(call.stored, request_key, body, entry, partial(_make_with_stand_ins, call))
     return call.answer(201, entry)
 
 
-def _observe(call: Call, open_texts: OpenTexts) -> ObservedPod | None:
-    """Make the pod of a request once more, and observe what decides; None if that cannot be compared."""
-    own = Call.of(call.context, call.request, call.path)
-    pod = _received(own, body_object(own, call.kind.type, call.kind.kind, call.kind.api_version))
-    reads = Reads()
-    watched = WatchedTexts(pod, open_texts)
-    steps = call.context.admission.plan(call.stored, CREATE, "").mutating
-    if not ask(steps, ObservedRequest(own, CREATE, pod, None, "", reads)) or -1 in watched.read:
+def _make_with_stand_ins(call: Call, body: bytes, open_texts: OpenTexts) -> StandIns | None:
+    """Make the object of a body that has stand-ins for open texts, as the request's would be made, and observe what decides; None if that fails."""
+    reads, real = Reads(), call.context
+    clock = _StandInClock(real.clock)
+    context = replace(real, clock=clock, randomness=StandInRandomness(real.randomness, reads))
+    own = Call.of(context, replace(call.request, body=body), call.path)
+    try:
+        obj = _received(own, body_object(own, call.kind.type, call.kind.kind, call.kind.api_version))
+        watched = WatchedTexts(obj, open_texts)
+        steps = context.admission.plan(call.stored, CREATE, "").mutating
+        is_repeatable = ask(steps, ObservedRequest(own, CREATE, watched.shown, None, "", reads))
+        if not is_repeatable or watched.read:
+            return StandIns(b"", reads, clock.shown, watched.read)
+        obj = watched.released()
+        _fill_system_fields(own, obj.metadata)
+        _prepare(own, obj)
+    except (ApiError, DecodeError):  # the stand-ins are no texts for this object
         return None
-    watched.release()
-    if own.strategy.counts_generation:
-        pod.metadata.generation = 1
-    _prepare(own, pod)
-    return ObservedPod(pod, reads, watched.read)
+    return StandIns(stored_value(call.stored, obj), reads, clock.shown, ())
 
 
-async def _create_instance(call: Call, found: Match) -> Entry:
-    """One more pod of a template. Raises ApiError."""
-    objects, (template, name, texts) = call.context.objects, found
-    pod, value = template.instance(call.context, name, texts)
-    annotations = pod.metadata.annotations
-    await call.context.admission.plan(call.stored, CREATE, "").validate(AdmissionRequest(call, CREATE, pod, None))
-    if pod.metadata.annotations is not annotations:  # a plugin that has noted something
-        value = stored_value(call.stored, pod)
-    for _ in range(1 if name else _NAME_TRIES):
+class _StandInClock:
+    """A clock on which it is always the same time, one at which there was no server."""
+
+    shown: Final = "1901-02-03T04:05:06Z"
+
+    def __init__(self, real: Clock) -> None:
+        self._real = real
+
+    def now(self) -> float:
+        return parse_rfc3339(self.shown)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+async def _create_instance(call: Call, found: Match) -> Entry | None:
+    """One more object of a template; None if the body has texts that only the slow path can refuse. Raises ApiError."""
+    objects, (template, texts, has_name) = call.context.objects, found
+    try:
+        obj, value = template.instance(call.stored.type, call.context, texts)
+    except (DecodeError, UnicodeDecodeError):
+        return None
+    _check_is_served(call, obj.metadata.name)
+    annotations = obj.metadata.annotations
+    if not follows_rules(obj):
+        call.warnings.extend(call.strategy.early_warnings(obj))
+        _check_rules(call, obj)
+    await call.context.admission.plan(call.stored, CREATE, "").validate(AdmissionRequest(call, CREATE, obj, None))
+    if obj.metadata.annotations is not annotations:  # a plugin that has noted something
+        value = stored_value(call.stored, obj)
+    for _ in range(1 if has_name else _NAME_TRIES):
         try:
-            return await objects.insert(call.stored, pod, value=value)
+            return await objects.insert(call.stored, obj, ttl=call.ttl, value=value)
         except Conflict as race:
             await objects.settle(race)
-            taken = pod.metadata.name
-            if not name:
-                pod, value = template.instance(call.context, name, texts)
+            taken = obj.metadata.name
+            if not has_name:
+                obj, value = template.instance(call.stored.type, call.context, texts)
     raise _already_exists(call, taken)
 
 
@@ -95,10 +126,7 @@ async def create_object(
     Raises ApiError.
     """
     obj = _received(call, obj, track=track, refused=refused)
-    metadata = obj.metadata
-    if isinstance(call.kind, CustomKind) and call.kind.is_terminating:
-        detail = "create not allowed while custom resource definition is terminating"
-        raise forbidden_error(call.kind.plural, call.kind.group, metadata.name, detail)
+    _check_is_served(call, obj.metadata.name)
     admission = call.context.admission.plan(call.stored, CREATE, "")
     request = AdmissionRequest(call, CREATE, obj, None)
     if admission.mutating:
@@ -111,9 +139,7 @@ async def create_object(
     _fill_requester(call, obj)
     allocation = await allocate(call, obj, None) if call.context.allocators.serves(call.stored) else None
     try:
-        if not plain:
-            check(call, obj, None)
-        call.warnings[:] = dict.fromkeys([*call.warnings, *call.strategy.warnings(obj, None)])
+        _check_rules(call, obj, is_plain=plain)
         if admission.validating:
             await admission.validate(request)
         if call.dry_run:
@@ -129,6 +155,20 @@ async def create_object(
     if allocation is not None:
         await allocation.commit()
     return entry
+
+
+def _check_is_served(call: Call, name: str) -> None:
+    """Raises ApiError (403) if nothing new may come of a kind."""
+    if isinstance(call.kind, CustomKind) and call.kind.is_terminating:
+        detail = "create not allowed while custom resource definition is terminating"
+        raise forbidden_error(call.kind.plural, call.kind.group, name, detail)
+
+
+def _check_rules(call: Call, obj: Any, *, is_plain: bool = False) -> None:
+    """Apply the rules of the kind to a new object (not to a plain one), and warn. Raises ApiError (422)."""
+    if not is_plain:
+        check(call, obj, None)
+    call.warnings[:] = dict.fromkeys([*call.warnings, *call.strategy.warnings(obj, None)])
 
 
 def _received(

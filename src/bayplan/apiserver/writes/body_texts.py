@@ -1,11 +1,11 @@
-"""The texts of a pod's body, told apart from all that stands between them, so that bodies which differ only in some of them are known to be alike.
+"""The texts of a new object's body, told apart from all that stands between them, so that bodies which differ only in some of them are known to be alike.
 
     {"metadata":{"name":"a","labels":{"index":"7"}},"spec":{...,"image":"i"}}
 
     skeleton  {"metadata":{"name":_,"labels":{"index":_}},"spec":{...,"image":_}}
-    texts     a, 7, i            open: the name, values of labels, annotations and environment, names of claims and of the group; fixed: all others
+    texts     a, 7, i            open: the name, values of labels and annotations, and what `_PLACES` says of the kind; fixed: all others
 
-What is open decides nothing but itself: a valid value of a label is kept as it is, and no admission plugin looks at it (`watched_texts`). A text with escaped
+What is open decides nothing but itself, as far as the kind's own defaults go, and no admission plugin looks at it (`watched_texts`). A text with escaped
 characters belongs to the skeleton: without them a text ends at the next quote, and any other text without quotes in its place is again a text of the same
 place. What stands between two texts of which the first ends with a colon looks like a text and is none: such bodies have no open texts.
 """
@@ -13,7 +13,8 @@ place. What stands between two texts of which the first ends with a colon looks 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -22,17 +23,35 @@ from bayplan.api.types import core_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.pods.pod_warnings import pod_name_warnings
 
+Path = tuple[str | int, ...]
+"""Names of fields and keys, as in JSON, and indices into lists."""
+
 _TEXT: Final = re.compile(rb'(: ?")([^"\\]*)"')
-_LABEL: Final = re.compile(rb"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?").fullmatch
-_ANNOTATION: Final = re.compile(rb"[ -~]*").fullmatch
-_VARIABLE: Final = re.compile(rb"[ -#%-~]+").fullmatch
-"""No dollar, since a reference to another variable may give a warning; not empty, since that is not kept."""
-_CLAIM: Final = re.compile(rb"[a-z0-9][a-z0-9.-]*").fullmatch
 _READ_DOMAINS: Final = ("kubernetes.io", "k8s.io", "bayplan.dev")
-"""Annotations under these may mean something to the server."""
+"""Annotations under these may mean something to the server, and so may labels of objects that are no pods."""
 _COPIES_LABELS: Final = b'LabelKeys"'
 """The end of the fields by which values of labels come into selectors."""
-_CONTAINERS: Final = {"containers": "containers", "initContainers": "init_containers"}
+STAND_IN: Final = rb"~~bayplan-[a-z]+-[0-9]+~~|19[0-9-]+T[0-9:.]+Z"
+"""A regular expression for all that stands for texts and times."""
+_ANY: Final = "*"
+"""In the path of a place: any key, or any item of a list."""
+
+
+class Rule(NamedTuple):
+    """Which texts a place may hold without anything to be said against them."""
+
+    is_valid: Callable[[bytes], object]
+    stand_in: str = "~~bayplan-text-%d~~"
+    """A text that no client sends, with the number of the text in it."""
+
+
+class OpenText(NamedTuple):
+    """A text that is open."""
+
+    path: Path
+    text: int
+    """Its index in all texts of the body."""
+    rule: Rule
 
 
 class BodyTexts(NamedTuple):
@@ -42,88 +61,13 @@ class BodyTexts(NamedTuple):
     """What stands between the texts, and how they are set apart from it."""
     texts: list[bytes]
 
-
-class Variable(NamedTuple):
-    """Where the value of an environment variable stands."""
-
-    attribute: str
-    """The list of containers."""
-    container: int
-    position: int
-    text: int
-
-
-class OpenTexts:
-    """Which texts of a skeleton are open, as indices into them."""
-
-    __slots__ = ("_count", "annotations", "claims", "fixed", "group", "labels", "name", "open", "variables")
-
-    def __init__(
-        self,
-        count: int,
-        name: int,
-        labels: tuple[tuple[str, int], ...],
-        annotations: tuple[tuple[str, int], ...],
-        variables: tuple[Variable, ...],
-        claims: tuple[tuple[int, int], ...],
-        group: int,
-    ) -> None:
-        """count: of all texts. name, group: -1 if the body has none. claims: by place in the list of volumes."""
-        self.name, self.labels, self.annotations, self.variables = name, labels, annotations, variables
-        self.claims, self.group = claims, group
-        self._count = count
-        self.open = (
-            *(at for _, at in labels),
-            *(at for _, at in annotations),
-            *(one.text for one in variables),
-            *(at for _, at in claims),
-            *((group,) if group >= 0 else ()),
-        )
-        """All but the name."""
-        taken = {name, *self.open}
-        self.fixed = tuple([at for at in range(count) if at not in taken])
-
-    def without(self, read: Collection[int]) -> OpenTexts:
-        """The same without texts that decide something."""
-        return OpenTexts(
-            self._count,
-            -1 if self.name in read else self.name,
-            tuple([one for one in self.labels if one[1] not in read]),
-            tuple([one for one in self.annotations if one[1] not in read]),
-            tuple([one for one in self.variables if one.text not in read]),
-            tuple([one for one in self.claims if one[1] not in read]),
-            -1 if self.group in read else self.group,
-        )
-
-    def are_valid(self, texts: Sequence[bytes]) -> bool:
-        """Whether nothing is to be said against the open texts."""
-        if self.name >= 0 and not is_valid_name(texts[self.name].decode(errors="replace")):
-            return False
-        if self.group >= 0 and formats.dns_subdomain(texts[self.group].decode(errors="replace")):
-            return False
-        return (
-            all(_LABEL(texts[at]) for _, at in self.labels)
-            and all(_ANNOTATION(texts[at]) for _, at in self.annotations)
-            and all(_VARIABLE(texts[one.text]) for one in self.variables)
-            and all(_CLAIM(texts[at]) for _, at in self.claims)
-        )
-
-    def are_in(self, pod: core_v1.Pod, texts: Sequence[bytes]) -> bool:
-        """Whether a pod that was made of the texts has the open ones where they stood."""
-        labels, annotations, spec = pod.metadata.labels, pod.metadata.annotations, pod.spec
-        claims = [volume.persistent_volume_claim for volume in spec.volumes]
-        group = spec.scheduling_group
-        try:
-            found = [
-                *(labels.get(key) for key, _ in self.labels),
-                *(annotations.get(key) for key, _ in self.annotations),
-                *(getattr(spec, one.attribute)[one.container].env[one.position].value for one in self.variables),
-                *(claim.claim_name if (claim := claims[at]) is not None else None for at, _ in self.claims),
-                *((group.pod_group_name if group is not None else None,) if self.group >= 0 else ()),
-            ]
-        except IndexError:
-            return False
-        return found == [texts[at].decode() for at in self.open]
+    def with_texts(self, others: Mapping[int, bytes]) -> bytes:
+        """The body with other texts at some places."""
+        between, apart = self.skeleton[0].split(b"\0"), self.skeleton[1].split(b":")[1:]
+        parts = [between[0]]
+        for at, (before, after) in enumerate(zip(apart, between[1:], strict=True)):
+            parts += (b":", before, others.get(at, self.texts[at]), b'"', after)
+        return b"".join(parts)
 
 
 def texts_of(body: bytes) -> BodyTexts:
@@ -132,65 +76,136 @@ def texts_of(body: bytes) -> BodyTexts:
     return BodyTexts((b"\0".join(parts[::3]), b"".join(parts[1::3])), parts[2::3])
 
 
-def open_texts_of(parts: BodyTexts) -> OpenTexts | None:
-    """Which texts are open in bodies of this skeleton; None if it is no object."""
+class OpenTexts:
+    """Which texts of a skeleton are open."""
+
+    __slots__ = ("_count", "fixed", "has_name", "open")
+
+    def __init__(self, count: int, open_texts: Sequence[OpenText]) -> None:
+        """count: of all texts."""
+        self._count = count
+        self.open = tuple(open_texts)
+        self.has_name = any(one.path == _NAME for one in self.open)
+        taken = {one.text for one in self.open}
+        self.fixed = tuple([at for at in range(count) if at not in taken])
+
+    def without(self, read: Collection[int]) -> OpenTexts:
+        """The same without texts that decide something."""
+        return OpenTexts(self._count, [one for one in self.open if one.text not in read])
+
+    def are_valid(self, texts: Sequence[bytes]) -> bool:
+        """Whether nothing is to be said against the open texts."""
+        return all(one.rule.is_valid(texts[one.text]) for one in self.open)
+
+
+def stand_ins(open_texts: OpenTexts) -> dict[int, bytes]:
+    """What stands for each open text, in their order."""
+    return {one.text: (one.rule.stand_in % one.text).encode() for one in open_texts.open}
+
+
+def open_texts_of(parts: BodyTexts, cls: type[Any]) -> OpenTexts | None:
+    """Which texts are open in bodies of this skeleton, for objects of a type; None if it is no object."""
     marks = {f"~~text-{at}~~": at for at in range(len(parts.texts))}
-    between, apart = parts.skeleton[0].split(b"\0"), parts.skeleton[1].split(b":")[1:]
-    marked = [between[0]]
-    for mark, before, after in zip(marks, apart, between[1:], strict=True):
-        marked += [b":", before, mark.encode(), b'"', after]
     try:
-        tree = msgspec.json.decode(b"".join(marked))
+        tree = msgspec.json.decode(parts.with_texts({at: mark.encode() for mark, at in marks.items()}))
     except msgspec.DecodeError:
         return None
-    metadata, spec = (_dict(_dict(tree).get(key)) for key in ("metadata", "spec"))
-    labels = {} if _COPIES_LABELS in parts.skeleton[0] else _dict(metadata.get("labels"))
-    annotations = {key: value for key, value in _dict(metadata.get("annotations")).items() if not _is_read(key)}
-    return OpenTexts(
-        len(marks),
-        marks.get(_text(metadata.get("name")), -1),
-        tuple([(key, marks[value]) for key, value in labels.items() if _text(value) in marks]),
-        tuple([(key, marks[value]) for key, value in annotations.items() if _text(value) in marks]),
-        tuple(_variables(spec, marks)),
-        tuple(_claims(spec, marks)),
-        marks.get(_text(_dict(spec.get("schedulingGroup")).get("podGroupName")), -1),
-    )
+    copies_labels = _COPIES_LABELS in parts.skeleton[0]
+    found: dict[int, OpenText] = {}
+    for place, rule in _PLACES.get(cls, _OF_EVERY_KIND).items():
+        for path, text in _texts_at(tree, place, ()):
+            at = marks.get(text, -1)
+            if at >= 0 and not (_may_be_read(path, cls) or (copies_labels and path[:2] == _LABELS)):
+                found[at] = OpenText(path, at, rule)
+    return OpenTexts(len(marks), list(found.values()))
 
 
-def _variables(spec: dict[str, Any], marks: dict[str, int]) -> list[Variable]:
-    return [
-        Variable(attribute, number, index, marks[variable["value"]])
-        for field, attribute in _CONTAINERS.items()
-        for number, container in enumerate(_list(spec.get(field)))
-        for index, variable in enumerate(_list(_dict(container).get("env")))
-        if _text(_dict(variable).get("value")) in marks
-    ]
+def _texts_at(tree: Any, place: Path, path: Path) -> Iterator[tuple[Path, str]]:
+    """The texts at a place of a tree."""
+    if not place:
+        if isinstance(tree, str):
+            yield path, tree
+        return
+    key, rest = place[0], place[1:]
+    if isinstance(tree, dict):
+        for name in tree if key == _ANY else (key,):
+            if name in tree:
+                yield from _texts_at(tree[name], rest, (*path, name))
+    elif isinstance(tree, list) and key == _ANY:
+        for index, item in enumerate(tree):
+            yield from _texts_at(item, rest, (*path, index))
 
 
-def _claims(spec: dict[str, Any], marks: dict[str, int]) -> list[tuple[int, int]]:
-    names = [
-        _text(_dict(_dict(volume).get("persistentVolumeClaim")).get("claimName"))
-        for volume in _list(spec.get("volumes"))
-    ]
-    return [(number, marks[name]) for number, name in enumerate(names) if name in marks]
-
-
-def _is_read(annotation: str) -> bool:
-    return annotation.partition("/")[0].endswith(_READ_DOMAINS)
-
-
-def _dict(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+def _may_be_read(path: Path, cls: type[Any]) -> bool:
+    """Whether a label or an annotation may mean something to the server."""
+    if path[:2] not in ((_ANNOTATIONS,) if cls is core_v1.Pod else (_ANNOTATIONS, _LABELS)):
+        return False
+    return str(path[2]).partition("/")[0].endswith(_READ_DOMAINS)
 
 
 def is_valid_name(name: str) -> bool:
     """Whether a name is one that pods may have, and gives no warning."""
     return not formats.dns_subdomain(name) and not pod_name_warnings(name)
+
+
+def _time(form: str) -> Callable[[bytes], bool]:
+    """Texts that are times in exactly this form, which is that in which the server gives them."""
+    matches = re.compile(form.encode()).fullmatch
+
+    def is_valid(text: bytes) -> bool:
+        if not matches(text):
+            return False
+        try:
+            datetime.fromisoformat(text[:19].decode())
+        except ValueError:
+            return False
+        return True
+
+    return is_valid
+
+
+_NAME: Final = ("metadata", "name")
+_LABELS: Final = ("metadata", "labels")
+_ANNOTATIONS: Final = ("metadata", "annotations")
+_LABEL: Final = Rule(re.compile(rb"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?").fullmatch)
+_PRINTABLE: Final = Rule(re.compile(rb"[ -~]*").fullmatch)
+_FILLED: Final = Rule(re.compile(rb"[ -~]+").fullmatch)
+"""For fields: they are left out when they are empty."""
+_POD_NAME: Final = Rule(lambda text: is_valid_name(text.decode(errors="replace")))
+_GROUP: Final = Rule(lambda text: text and not formats.dns_subdomain(text.decode(errors="replace")))
+_VARIABLE: Final = Rule(re.compile(rb"[ -#%-~]+").fullmatch)
+"""No dollar, since a reference to another variable may give a warning; not empty, since that is not kept."""
+_CLAIM: Final = Rule(re.compile(rb"[a-z0-9][a-z0-9.-]*").fullmatch)
+_SECOND: Final = Rule(_time(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "1902-03-04T05:06:%02dZ")
+_MICROSECOND: Final = Rule(_time(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"), "1902-03-04T05:06:07.%06dZ")
+
+_OF_EVERY_KIND: Final[Mapping[Path, Rule]] = {
+    _NAME: _FILLED,
+    (*_LABELS, _ANY): _LABEL,
+    (*_ANNOTATIONS, _ANY): _PRINTABLE,
+}
+_PLACES: Final[Mapping[type[Any], Mapping[Path, Rule]]] = {
+    core_v1.Pod: {
+        **_OF_EVERY_KIND,
+        _NAME: _POD_NAME,
+        ("spec", "containers", _ANY, "env", _ANY, "value"): _VARIABLE,
+        ("spec", "initContainers", _ANY, "env", _ANY, "value"): _VARIABLE,
+        ("spec", "volumes", _ANY, "persistentVolumeClaim", "claimName"): _CLAIM,
+        ("spec", "schedulingGroup", "podGroupName"): _GROUP,
+    },
+    core_v1.Event: {
+        **_OF_EVERY_KIND,
+        ("involvedObject", "name"): _FILLED,
+        ("involvedObject", "uid"): _FILLED,
+        ("involvedObject", "resourceVersion"): _FILLED,
+        ("message",): _FILLED,
+        ("source", "host"): _FILLED,
+        ("reportingInstance",): _FILLED,
+        ("firstTimestamp",): _SECOND,
+        ("lastTimestamp",): _SECOND,
+        ("eventTime",): _MICROSECOND,
+    },
+    core_v1.ConfigMap: {**_OF_EVERY_KIND, ("data", _ANY): _PRINTABLE},
+}
+"""Where the texts are that decide nothing but themselves, by the type of the object: nothing is defaulted after them, and nothing but a rule of validation
+looks at them."""

@@ -226,7 +226,7 @@ class WriteMemo:
         if reads is None or not reads.hold(user):
             reads = _admission_of(call, operation)
             self._admissions.put(key, reads, _KEY_BYTES)
-        return reads.is_repeatable and not reads.texts_by_chance
+        return reads.is_repeatable and not reads.drawn
 
 
 def _admission_of(call: Call, operation: str) -> Reads:
