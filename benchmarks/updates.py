@@ -77,6 +77,10 @@ async def _measure(target: load.Target, name: str, pods: Objects) -> list[tuple[
         each(changed, lambda key, one, i: _send(target, "PATCH", f"{_DEPLOYMENTS}/{key}?{apply}", one, _APPLY)),
     )
     await measure(
+        "Deployments applied again as they are",
+        each(changed * 2, lambda key, one, i: _send(target, "PATCH", f"{_DEPLOYMENTS}/{key}?{apply}", one, _APPLY)),
+    )
+    await measure(
         "creates of custom resources with schema and rule",
         each(widgets, lambda _, one, i: _send(target, "POST", _WIDGETS, one)),
     )

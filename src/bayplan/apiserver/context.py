@@ -41,6 +41,7 @@ from bayplan.apiserver.simulated.webhooks import SimulatedReports
 from bayplan.apiserver.writes.body_errors import undecodable
 from bayplan.apiserver.writes.create_templates import CreateTemplates
 from bayplan.apiserver.writes.repeated_writes import RepeatedWrites
+from bayplan.apiserver.writes.unchanged_writes import UnchangedWrites
 from bayplan.apiserver.writes.write_memo import WriteMemo
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
@@ -89,6 +90,7 @@ class Context:
     create_templates: CreateTemplates = field(default_factory=CreateTemplates)
     write_memo: WriteMemo = field(default_factory=WriteMemo)
     repeated_writes: RepeatedWrites = field(default_factory=RepeatedWrites)
+    unchanged_writes: UnchangedWrites = field(default_factory=UnchangedWrites)
     definitions: ServedDefinitions = field(default_factory=ServedDefinitions)
     """Whether what definitions say is served."""
     metrics: Registry = field(default_factory=Registry)

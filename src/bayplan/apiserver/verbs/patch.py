@@ -67,17 +67,31 @@ _OPERATION_MEMBERS = frozenset(("op", "path", "from", "value"))
 
 async def patch(call: Call) -> Response:
     """Change an object by a JSON, merge or strategic merge patch, or by server-side apply."""
-    if is_apply(call):
-        return await _apply(call)
     name = call.path.subresource.name if call.path.subresource else ""
+    applies = is_apply(call)
     change: Change | RepeatedWrite | None = None
-    if name == "status":
+    if name == "status" and not applies:
         change = call.context.write_memo.change(call, STATUS)
-    elif not name:
+    elif not name and not applies:
         context = call.context
         change = context.repeated_writes.find(call, UPDATE, context.write_memo.is_admitted)
     if change is not None and (written := await change.write()) is not None:
         return call.answer(200, written)
+    unchanged = call.context.unchanged_writes.find(call)
+    if unchanged is not None and (same := unchanged.entry()) is not None:
+        return call.answer(200, same)
+    if applies:
+        code, written = await _apply(call)
+    else:
+        code, written = 200, await _patch(call, change)
+    if unchanged is not None:
+        unchanged.learn(written)
+    return call.answer(code, written)
+
+
+async def _patch(call: Call, change: Change | RepeatedWrite | None) -> Entry:
+    """Change an object by one of the other patches. change: what learns from the outcome."""
+    name = call.path.subresource.name if call.path.subresource else ""
     apply = Patch(call)
 
     def patched(old: Any) -> Any:
@@ -88,7 +102,7 @@ async def patch(call: Call) -> Response:
     written = await modify(call, patched, subresource=name, fresh=False)
     if change is not None and (apply.is_partial or not name) and not call.warnings:
         change.learn(written)
-    return call.answer(200, written)
+    return written
 
 
 def is_apply(call: Call) -> bool:
@@ -96,15 +110,15 @@ def is_apply(call: Call) -> bool:
     return call.request.content_type.partition(";")[0].strip() == APPLY_TYPE
 
 
-async def _apply(call: Call) -> Response:
-    """Server-side apply: the object as a manager wants its part of it; it is made if it is not there."""
+async def _apply(call: Call) -> tuple[int, Entry]:
+    """Server-side apply: the object as a manager wants its part of it; it is made if it is not there (201)."""
     name = call.path.subresource.name if call.path.subresource else ""
     given = configuration(call, call.kind)
     applier = Applier(call, given.tree, name)
     if call.entry(call.path.namespace, call.path.name) is None:
         if name:
             raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
-        return call.answer(201, await _create_applied(call, applier, given))
+        return 201, await _create_applied(call, applier, given)
 
     def applied(old: Any) -> Any:
         obj = applier.apply(old)
@@ -112,7 +126,7 @@ async def _apply(call: Call) -> Response:
         _check_place(call, obj)
         return call.to_stored(obj, applier.refused)
 
-    return call.answer(200, await modify(call, applied, subresource=name, fresh=False, track=False))
+    return 200, await modify(call, applied, subresource=name, fresh=False, track=False)
 
 
 async def _create_applied(call: Call, applier: Applier, given: Configuration) -> Entry:

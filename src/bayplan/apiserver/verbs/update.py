@@ -195,6 +195,9 @@ async def update(call: Call) -> Response:
         repeated = context.repeated_writes.find(call, UPDATE, context.write_memo.is_admitted)
     if repeated is not None and (written := await repeated.write()) is not None:
         return call.answer(200, written)
+    unchanged = call.context.unchanged_writes.find(call)
+    if unchanged is not None and (same := unchanged.entry()) is not None:
+        return call.answer(200, same)
     body = body_object(call, call.kind.type, call.kind.kind, call.kind.api_version)
     _check_body_name(call, body)
     call.warnings.extend(deduplicate_owners(body.metadata))
@@ -219,6 +222,8 @@ async def update(call: Call) -> Response:
     written = await modify(call, replaced, subresource=name, fresh=False)
     if repeated is not None and not call.warnings:
         repeated.learn(written)
+    if unchanged is not None:
+        unchanged.learn(written)
     return call.answer(200, written)
 
 

@@ -221,7 +221,7 @@ class WriteMemo:
     def is_admitted(self, call: Call, operation: str) -> bool:
         """Whether admission lets such a change pass without a look at the object."""
         user = call.request.user
-        key = (call.stored.kind, operation, call.path.namespace, user.name)
+        key = (call.stored.storage_prefix, operation, call.path.namespace, user.name)
         reads = self._admissions.get(key)
         if reads is None or not reads.hold(user):
             reads = _admission_of(call, operation)
