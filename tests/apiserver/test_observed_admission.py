@@ -367,3 +367,52 @@ def test_a_plugin_that_looks_for_a_custom_kind_is_asked_again_when_kinds_change(
             assert await create(server, "e") == "True"
 
     asyncio.run(run())
+
+
+class Doorman(AdmissionPlugin):
+    """Looks at all new ConfigMaps."""
+
+    name = "Doorman"
+
+    def __init__(self, validate: Admit) -> None:
+        self._validate = validate
+
+    def validate(self, request: AdmissionRequest) -> Awaitable[None] | None:
+        return self._validate(request)
+
+    def handles(self, kind: Kind, operation: str, subresource: str) -> bool:
+        return kind.kind == "ConfigMap" and operation == CREATE
+
+
+@pytest.mark.parametrize(
+    ("look", "asked"),
+    [
+        (lambda request: "", 2),  # once for each user
+        (lambda request: request.call.request.user.name, 2),
+        (lambda request: request.obj.data["a"], 6),
+        (lambda request: request.name, 6),
+        (lambda request: request.call.context.clock.now(), 6),
+        (lambda request: request.call.dry_run, 6),
+        (lambda request: request.call.context.randomness.random(), 6),
+        (lambda request: request.call.context.randomness.uuid4(), 8),
+    ],
+)
+def test_a_plugin_is_asked_about_each_object_if_it_looks_at_more_than_is_compared(
+    look: Callable[[AdmissionRequest], object], asked: int
+) -> None:
+    seen: list[object] = []
+
+    def validate(request: AdmissionRequest) -> None:
+        seen.append(look(request))
+
+    async def run() -> None:
+        async with Server() as server:
+            add(server, Doorman(validate))
+            for number in range(6):
+                if number == 3:
+                    server.user = User("other", ADMIN.groups)
+                body = {"metadata": {"name": f"m-{number}"}, "data": {"a": str(number)}}
+                assert (await server.send("POST", f"{CORE}/configmaps", body))[0] == 201
+            assert len(seen) == asked
+
+    asyncio.run(run())

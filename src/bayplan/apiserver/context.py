@@ -18,6 +18,7 @@ from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.strategies import strategy_for
 from bayplan.api.strategies.base import Strategy, clone
 from bayplan.apiserver.admission.chain import AdmissionChain
+from bayplan.apiserver.admission.idle import IdleAdmission
 from bayplan.apiserver.admission.metrics import AdmissionMetrics
 from bayplan.apiserver.aggregation.registry import AggregatedApis
 from bayplan.apiserver.allocation import Allocators
@@ -87,6 +88,7 @@ class Context:
     """What users want simulated pods to answer; None if they say nothing."""
     simulated_reports: SimulatedReports = field(default_factory=SimulatedReports)
     """What events are to tell of webhooks in simulated pods."""
+    idle_admission: IdleAdmission = field(default_factory=IdleAdmission)
     create_templates: CreateTemplates = field(default_factory=CreateTemplates)
     write_memo: WriteMemo = field(default_factory=WriteMemo)
     repeated_writes: RepeatedWrites = field(default_factory=RepeatedWrites)

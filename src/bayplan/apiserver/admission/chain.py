@@ -23,7 +23,7 @@ CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
 class AdmissionRequest:
     """What an admission plugin looks at."""
 
-    __slots__ = ("call", "name", "namespace", "obj", "object_name", "old", "operation", "subresource")
+    __slots__ = ("_passes", "call", "name", "namespace", "obj", "object_name", "old", "operation", "subresource")
 
     def __init__(
         self,
@@ -48,6 +48,7 @@ class AdmissionRequest:
         self.name = self.object_name or (obj.metadata.generate_name if obj is not None else "") or "Unknown"
         """What refusals call the object."""
         self.namespace = namespace or call.path.namespace
+        self._passes: bool | None = None
 
     def has_name(self, name: str) -> None:
         """The object has got its name."""
@@ -58,13 +59,23 @@ class AdmissionRequest:
         """The stored kind."""
         return self.call.stored
 
+    def passes(self) -> bool:
+        """Whether it is known that no plugin looks at the object and all let it pass."""
+        if self._passes is None:
+            call = self.call
+            self._passes = self.namespace == call.path.namespace and call.context.idle_admission.lets_pass(
+                call, self.operation, self.subresource
+            )
+        return self._passes
+
 
 class AdmissionPlugin:
     """Base of all plugins.
 
     What decides besides the object comes from `request.call`: the requester, and through its `context` other objects, the clock and randomness. A plugin
     keeps nothing of these from one request to the next but what it computes from objects anew when the revision of their cache changes: what it reads is
-    recorded (`observation`), and while all of that is the same, its answer may be repeated without asking it.
+    recorded (`observation`), and while all of that is the same, its answer may be repeated without asking it. It may be asked about an object that is not there
+    to be looked at, to see whether it looks: what it does for a request, it does when it has looked at it.
     """
 
     name = ""
@@ -133,7 +144,7 @@ async def _run(steps: Sequence[Step], request: AdmissionRequest, kind: str) -> N
     metrics, now = context.admission_metrics, context.clock.monotonic
     started, rejected = now(), True
     try:
-        for step in steps:
+        for step in () if request.passes() else steps:
             try:
                 waiting = step(request)
             except (WebhookNeeded, Undecided):

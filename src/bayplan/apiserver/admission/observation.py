@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from bayplan.apiserver.reads.cache import ResourceCache
     from bayplan.apiserver.reads.watching import Entry
     from bayplan.apiserver.requests import User
-    from bayplan.support.randomness import Randomness
 
 _VOWELS: Final = "aeiou"
 """Letters that are in no text of a server's own randomness."""
@@ -32,8 +31,8 @@ _FIRST_SUFFIX: Final = 2201
 class StandInRandomness:
     """Gives out texts that no server would make, so that they are seen where they get into an object."""
 
-    def __init__(self, real: Randomness, reads: Reads) -> None:
-        self._real, self._reads = real, reads
+    def __init__(self, reads: Reads) -> None:
+        self._reads = reads
 
     def suffix(self, length: int) -> str:
         """Letters."""
@@ -51,8 +50,7 @@ class StandInRandomness:
         return text
 
     def __getattr__(self, name: str) -> Any:
-        self._reads.note_more()
-        return getattr(self._real, name)
+        raise NotComparedError(name)
 
 
 class Reads:
@@ -133,29 +131,23 @@ class ObservedRequest(AdmissionRequest):
         return self._name()
 
     def _name(self) -> str:
-        self.reads.note_more()
-        return "unknown"
+        raise NotComparedError("name")
 
 
 class Untouched:
     """Stands for an object whose content is not compared: the answer of a plugin that looks at it cannot be repeated."""
 
-    __slots__ = ("_reads",)
-
-    def __init__(self, reads: Reads) -> None:
-        object.__setattr__(self, "_reads", reads)
+    __slots__ = ()
 
     def __getattribute__(self, name: str) -> Any:
-        object.__getattribute__(self, "_reads").note_more()
-        raise TouchedError(name)
+        raise NotComparedError(name)
 
     def __setattr__(self, name: str, value: object) -> None:
-        object.__getattribute__(self, "_reads").note_more()
-        raise TouchedError(name)
+        raise NotComparedError(name)
 
 
-class TouchedError(Exception):
-    """A plugin looks at an object that is not there to be looked at."""
+class NotComparedError(Exception):
+    """A plugin looks at something that is not compared. It is not to go on: it may do something because of that."""
 
 
 def ask(steps: tuple[Step, ...], request: ObservedRequest) -> bool:
@@ -189,7 +181,7 @@ class _View:
 
     def __getattr__(self, name: str) -> Any:
         if name not in self._constant:
-            self._reads.note_more()
+            raise NotComparedError(name)
         return getattr(self._target, name)
 
 
@@ -228,7 +220,7 @@ class _ContextView(_View):
     def __init__(self, context: Context, reads: Reads) -> None:
         super().__init__(context, reads)
         self.objects = _ObjectsView(context.objects, reads)
-        self.randomness = StandInRandomness(context.randomness, reads)
+        self.randomness = StandInRandomness(reads)
 
     @property
     def kinds(self) -> KindTable:

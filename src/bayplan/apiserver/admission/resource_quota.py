@@ -33,6 +33,8 @@ class _Charge(NamedTuple):
 
     request: AdmissionRequest
     done: asyncio.Future[None]
+    is_counted: bool
+    """Whether what it uses is written down: not that of a dry run."""
 
 
 class ResourceQuota(AdmissionPlugin):
@@ -67,7 +69,7 @@ class ResourceQuota(AdmissionPlugin):
         if not self._evaluator(request.kind).is_affected(request.old, request.obj, request.subresource):
             return None
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        charge = _Charge(request, done)
+        charge = _Charge(request, done, not request.call.dry_run)
         waiting = self._waiting.get(request.namespace)
         if waiting is not None:
             waiting.append(charge)
@@ -132,7 +134,7 @@ class ResourceQuota(AdmissionPlugin):
             except ApiError as error:
                 charge.done.set_exception(error)
                 continue
-            if request.call.dry_run or not wanted:
+            if not (charge.is_counted and wanted):
                 charge.done.set_result(None)
                 continue
             fitting.append(charge)

@@ -53,7 +53,7 @@ def _make_with_stand_ins(call: Call, body: bytes, open_texts: OpenTexts) -> Stan
     """Make the object of a body that has stand-ins for open texts, as the request's would be made, and observe what decides; None if that fails."""
     reads, real = Reads(), call.context
     clock = _StandInClock(real.clock)
-    context = replace(real, clock=clock, randomness=StandInRandomness(real.randomness, reads))
+    context = replace(real, clock=clock, randomness=StandInRandomness(reads))
     own = Call.of(context, replace(call.request, body=body), call.path)
     try:
         obj = _received(own, body_object(own, call.kind.type, call.kind.kind, call.kind.api_version))

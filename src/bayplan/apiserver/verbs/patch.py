@@ -36,7 +36,6 @@ from bayplan.api.schema import definition_of
 from bayplan.api.strategic_patch import apply_strategic_patch
 from bayplan.api.strategies.base import clone
 from bayplan.api.unstructured_problems import first_unstructured_problem
-from bayplan.apiserver.admission.chain import UPDATE
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.managed_fields.managers import Applier
 from bayplan.apiserver.reads.watching import Entry
@@ -74,7 +73,7 @@ async def patch(call: Call) -> Response:
         change = call.context.write_memo.change(call, STATUS)
     elif not name and not applies:
         context = call.context
-        change = context.repeated_writes.find(call, UPDATE, context.write_memo.is_admitted)
+        change = context.repeated_writes.find(call)
     if change is not None and (written := await change.write()) is not None:
         return call.answer(200, written)
     unchanged = call.context.unchanged_writes.find(call)

@@ -18,7 +18,6 @@ from bayplan.api.errors import (
     not_found_error,
 )
 from bayplan.api.types import meta_v1
-from bayplan.apiserver.admission.chain import UPDATE
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.custom_resources.conversion import rehearsed, resolved
 from bayplan.apiserver.managed_fields.managers import track_update
@@ -192,7 +191,7 @@ async def update(call: Call) -> Response:
     repeated = None
     if call.path.subresource is None:
         context = call.context
-        repeated = context.repeated_writes.find(call, UPDATE, context.write_memo.is_admitted)
+        repeated = context.repeated_writes.find(call)
     if repeated is not None and (written := await repeated.write()) is not None:
         return call.answer(200, written)
     unchanged = call.context.unchanged_writes.find(call)

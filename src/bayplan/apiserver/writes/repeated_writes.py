@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from bayplan.apiserver.admission.chain import UPDATE
 from bayplan.apiserver.reads.cache import Prepared
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.store.errors import Conflict
@@ -124,11 +124,8 @@ class RepeatedWrites:
     def __init__(self) -> None:
         self.outcomes: Memo[tuple[str, str, str], _Outcome] = Memo("repeated_writes", most_bytes=_MOST_BYTES)
 
-    def find(self, call: Call, operation: str, is_admitted: Callable[[Call, str], bool]) -> RepeatedWrite | None:
-        """A write of an object as pending writes leave it; None if it can only take the slow path.
-
-        operation: as admission names it. is_admitted: whether admission lets it pass without a look at the object.
-        """
+    def find(self, call: Call) -> RepeatedWrite | None:
+        """A write of an object as pending writes leave it; None if it can only take the slow path."""
         request, path = call.request, call.path
         query = request.query
         if (
@@ -143,7 +140,11 @@ class RepeatedWrites:
         if entry is None:
             return None
         entry = call.context.objects.newest(call.stored, entry)
-        if len(entry.body) > _LONGEST or b'"deletionTimestamp"' in entry.body or not is_admitted(call, operation):
+        if (
+            len(entry.body) > _LONGEST
+            or b'"deletionTimestamp"' in entry.body
+            or not call.context.idle_admission.lets_pass(call, UPDATE)
+        ):
             return None
         writer = (request.user_agent, query.get("fieldManager"), query.get("fieldValidation"), request.reads_warnings)
         return RepeatedWrite(self, call, entry, (path.verb, request.content_type, *writer))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from bayplan.apiserver.admission.chain import DELETE, UPDATE
+from bayplan.apiserver.admission.chain import DELETE
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.objects import SubmittedWrite
 from bayplan.apiserver.requests import Request
@@ -60,7 +60,7 @@ def submit(call: Call) -> SubmittedRequest | None:
 def _repeated(call: Call) -> SubmittedRequest | None:
     """The same for a write of the object itself."""
     context = call.context
-    repeated = context.repeated_writes.find(call, UPDATE, context.write_memo.is_admitted)
+    repeated = context.repeated_writes.find(call)
     if repeated is None:
         return None
     try:

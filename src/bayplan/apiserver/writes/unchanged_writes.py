@@ -38,12 +38,11 @@ class _Known(NamedTuple):
 class UnchangedWrite:
     """A write that may be known to change nothing."""
 
-    __slots__ = ("_call", "_known", "_operation", "_request")
+    __slots__ = ("_call", "_known", "_request", "_subresource")
 
     def __init__(self, known: Memo[bytes, _Known], call: Call) -> None:
         self._known, self._call = known, call
-        subresource = call.path.subresource
-        self._operation = f"{UPDATE}/{subresource.name}" if subresource is not None else UPDATE
+        self._subresource = call.path.subresource.name if call.path.subresource is not None else ""
         self._request = _digest(call)
 
     def entry(self) -> Entry | None:
@@ -57,7 +56,7 @@ class UnchangedWrite:
             entry is None
             or entry.revision != known.revision
             or objects.is_outdated(call.stored, entry)
-            or not call.context.write_memo.is_admitted(call, self._operation)
+            or not call.context.idle_admission.lets_pass(call, UPDATE, self._subresource)
         ):
             return None
         call.changed = entry

@@ -4,7 +4,7 @@
     same request, same skeleton, times in the same order  ->  the skeleton afterwards, filled in anew; nothing is decoded, compared, checked or encoded
 
 It serves changes whose outcome does not depend on slot values, as long as admission lets them pass without a look at the pod: that is observed
-(`admission.observation`). An entry is believed when the slow path gave the same outcome twice.
+(`admission.idle`). An entry is believed when the slow path gave the same outcome twice.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from bayplan.api.optional_kinds import POD_GROUP
 from bayplan.api.strategies.core.pods import NODE_FIELD, NOMINATION_FIELD
 from bayplan.api.types import core_v1
 from bayplan.api.validation.formats import label_value
-from bayplan.apiserver.admission.chain import CREATE, DELETE, UPDATE
-from bayplan.apiserver.admission.observation import ObservedRequest, Reads, Untouched, ask
+from bayplan.apiserver.admission.chain import CREATE, UPDATE
 from bayplan.apiserver.reads.cache import Prepared
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.writes.body_texts import is_valid_name
@@ -135,8 +134,6 @@ class WriteMemo:
         """Skeletons by request without the pod's uid; none of requests that set a node."""
         self._hit_rates: dict[tuple[str, ...], HitRate] = {}
         """By kind and operation."""
-        self._admissions: Memo[Key, Reads] = Memo("write_memo_admissions", most_bytes=_MOST_BYTES)
-        """What admission decides by that changes pass, whatever the pod; by kind, operation, namespace and user."""
 
     def change(self, call: Call, operation: str, *, labels: Mapping[str, str] | None = None) -> Change | None:
         """A change of a pod as pending writes leave it; None if it takes the slow path, as the first of its kind does.
@@ -160,7 +157,9 @@ class WriteMemo:
             if ESCAPE not in body:
                 self._seen.put(request_key, value=True, size=len(body))
             return None
-        if (operation != BINDING and not self.is_admitted(call, operation)) or not _are_slots(given, labels):
+        if not _are_slots(given, labels) or (
+            operation != BINDING and not call.context.idle_admission.lets_pass(call, *_verb_of(operation))
+        ):
             return None
         hit_rate = self._hit_rate(call.stored.kind, operation)
         if not hit_rate.is_worth_asking():
@@ -218,28 +217,11 @@ class WriteMemo:
             hit_rate = self._hit_rates[kind_and_operation] = HitRate(_LEAST_HITS)
         return hit_rate
 
-    def is_admitted(self, call: Call, operation: str) -> bool:
-        """Whether admission lets such a change pass without a look at the object."""
-        user = call.request.user
-        key = (call.stored.storage_prefix, operation, call.path.namespace, user.name)
-        reads = self._admissions.get(key)
-        if reads is None or not reads.hold(user):
-            reads = _admission_of(call, operation)
-            self._admissions.put(key, reads, _KEY_BYTES)
-        return reads.is_repeatable and not reads.drawn
 
-
-def _admission_of(call: Call, operation: str) -> Reads:
-    """Ask admission about a change of some pod."""
+def _verb_of(operation: str) -> tuple[str, str]:
+    """An operation of admission and the subresource."""
     verb, _, subresource = operation.partition("/")
-    plan = call.context.admission.plan(call.stored, verb, subresource)
-    reads = Reads()
-    pod = Untouched(reads)
-    ask(
-        (*plan.mutating, *plan.validating),
-        ObservedRequest(call, verb, None if verb == DELETE else pod, pod, subresource, reads),
-    )
-    return reads
+    return verb, subresource
 
 
 def _are_slots(given: str, labels: Mapping[str, str]) -> bool:
