@@ -23,7 +23,7 @@ CREATE, UPDATE, DELETE, CONNECT = "CREATE", "UPDATE", "DELETE", "CONNECT"
 class AdmissionRequest:
     """What an admission plugin looks at."""
 
-    __slots__ = ("_passes", "call", "name", "namespace", "obj", "object_name", "old", "operation", "subresource")
+    __slots__ = ("_left", "call", "name", "namespace", "obj", "object_name", "old", "operation", "subresource")
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class AdmissionRequest:
         self.name = self.object_name or (obj.metadata.generate_name if obj is not None else "") or "Unknown"
         """What refusals call the object."""
         self.namespace = namespace or call.path.namespace
-        self._passes: bool | None = None
+        self._left: Plan | None = None
 
     def has_name(self, name: str) -> None:
         """The object has got its name."""
@@ -59,14 +59,14 @@ class AdmissionRequest:
         """The stored kind."""
         return self.call.stored
 
-    def passes(self) -> bool:
-        """Whether it is known that no plugin looks at the object and all let it pass."""
-        if self._passes is None:
-            call = self.call
-            self._passes = self.namespace == call.path.namespace and call.context.idle_admission.lets_pass(
-                call, self.operation, self.subresource
-            )
-        return self._passes
+    def left(self, plan: Plan) -> Plan:
+        """The steps of a plan without those of plugins of which is known that they let it pass without a look at the object."""
+        call = self.call
+        if self.namespace != call.path.namespace:
+            return plan
+        if self._left is None:
+            self._left = call.context.idle_admission.plan(call, self.operation, self.subresource)
+        return self._left
 
 
 class AdmissionPlugin:
@@ -110,18 +110,25 @@ class Plan:
     mutating: tuple[Step, ...] = ()
     validating: tuple[Step, ...] = ()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.mutating or self.validating)
+
     async def admit(self, request: AdmissionRequest) -> None:
         """Run the mutating steps in order."""
-        await _run(self.mutating, request, ADMIT)
+        if self.mutating:
+            await _run(request.left(self).mutating, request, ADMIT)
 
     async def validate(self, request: AdmissionRequest) -> None:
         """Run the validating steps in order."""
-        await _run(self.validating, request, VALIDATE)
+        if self.validating:
+            await _run(request.left(self).validating, request, VALIDATE)
 
     async def run(self, request: AdmissionRequest) -> None:
         """Run both (deletions, connections)."""
-        await _run(self.mutating, request, ADMIT)
-        await _run(self.validating, request, VALIDATE)
+        await self.admit(request)
+        await self.validate(request)
 
     def run_at_once(self, request: AdmissionRequest) -> bool:
         """Run both, if there is nothing to wait for; False if there is. Raises ApiError."""
@@ -138,13 +145,11 @@ class Plan:
 
 
 async def _run(steps: Sequence[Step], request: AdmissionRequest, kind: str) -> None:
-    if not steps:
-        return
     context = request.call.context
     metrics, now = context.admission_metrics, context.clock.monotonic
     started, rejected = now(), True
     try:
-        for step in () if request.passes() else steps:
+        for step in steps:
             try:
                 waiting = step(request)
             except (WebhookNeeded, Undecided):

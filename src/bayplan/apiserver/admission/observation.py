@@ -85,6 +85,13 @@ class Reads:
         """A kind was looked up."""
         self._kinds = kinds, kinds.changes
 
+    def add(self, other: Reads) -> None:
+        """Somebody else's reads decide as well."""
+        self._objects += other._objects
+        self._caches += [one for one in other._caches if one not in self._caches]
+        self._kinds = self._kinds or other._kinds
+        self._user = self._user or other._user
+
     def note_user(self, user: User) -> None:
         """It was asked who asks."""
         self._user = user
