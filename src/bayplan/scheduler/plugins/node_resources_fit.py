@@ -5,7 +5,6 @@ Strategies: LeastAllocated (default) spreads, MostAllocated packs, RequestedToCa
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,8 +21,9 @@ from bayplan.scheduler.framework.extension_points import (
 )
 from bayplan.scheduler.framework.placement_fullness import PlacementFullness
 from bayplan.scheduler.framework.placements import PlacementScorePlugin, Proposal
-from bayplan.scheduler.framework.resource_columns import Bound, in_blocks, resource_columns, with_defaults
+from bayplan.scheduler.framework.resource_columns import resource_columns, with_defaults
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
+from bayplan.scheduler.framework.two_resource_scores import least_allocated
 from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.framework.what_if import WhatIf
 from bayplan.scheduler.snapshot.device_totals import DeviceTotals, device_totals
@@ -40,10 +40,6 @@ from bayplan.scheduler.snapshot.resources import (
 
 TOO_MANY_PODS: Final = 1
 """Lowest bit of a verdict's bit set; then two bits per requested resource: insufficient, and more than the node has."""
-
-_MOST_NODES: Final = 300
-"""A pod may request what so many nodes have, for scores to fit into 16 bits while they are worked out."""
-_NOTHING: Final = Bound(0, np.int16)
 
 
 class _Scored(NamedTuple):
@@ -219,9 +215,12 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
         scored: tuple[_Scored, ...] = state.score_data[self.name]
         if len(scored) == 2 and self.args.strategy == "LeastAllocated":
-            fast = in_blocks(rows, self.snapshot.size, partial(self._least_allocated, *scored))
-            if fast is not None:
-                return fast
+            one, other = scored
+            if one.devices is None and other.devices is None:
+                columns = resource_columns(self.snapshot, one.column, other.column)
+                fast = least_allocated(columns, rows, (one.request, other.request), (one.weight, other.weight))
+                if fast is not None:
+                    return fast
         return self._scores(state, rows, is_empty=False)
 
     def score_empty(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
@@ -258,30 +257,6 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return rounded
         quotient: Ints = total // divisor
         return quotient
-
-    def _least_allocated(self, one: _Scored, other: _Scored, rows: Rows) -> Ints | None:
-        """The scores of two resources by way of float64; None if that would not be exact, or nodes lack one."""
-        columns = resource_columns(self.snapshot, one.column, other.column)
-        found = columns.of(rows) if one.devices is None and other.devices is None else None
-        if found is None:
-            return None
-        if one.request > _MOST_NODES * columns.least[0] or other.request > _MOST_NODES * columns.least[1]:
-            return None
-        values, capacities = found
-        taken = np.array(((one.request,), (other.request,)), dtype=np.float64)
-        taken *= MAX_NODE_SCORE
-        left = values[:2] - taken
-        left /= capacities
-        scores: Ints = left.astype(np.int16)
-        np.maximum(scores, _NOTHING.of(scores.shape[1]), out=scores)
-        if one.weight == other.weight:
-            total: Ints = scores[0]
-            total += scores[1]
-            total >>= 1
-            return total
-        total = scores[0] * np.int64(one.weight) + scores[1] * np.int64(other.weight)
-        total //= one.weight + other.weight
-        return total
 
     def _requested(self, item: _Scored, rows: Rows) -> Ints:
         return with_defaults(self.snapshot, item.column)[rows]
