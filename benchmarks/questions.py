@@ -97,7 +97,9 @@ class _Busy:
         self._clock = SystemClock()
         self._core = SchedulerCore(load(None), self._clock, random.Random(1))
         self._core.measure(SchedulerMetrics(Registry(), self._core.queue, {}, self._clock))
-        self._questions = PlacementQuestions(self._core, ExtenderCalls(self._core, _refuse, lambda: None), self._clock, Registry())
+        self._questions = PlacementQuestions(
+            self._core, ExtenderCalls(self._core, _refuse, lambda: None), self._clock, Registry()
+        )
         self._questions.knows_the_cluster = True
         self._pods, self._count = iter(pods), count
         for index in range(nodes):

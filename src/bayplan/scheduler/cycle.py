@@ -343,6 +343,8 @@ class Cycle:
 
     def chosen(self, ranking: Ranking) -> int:
         """One of the best rows."""
+        if isinstance(self.choice, FirstByName):  # which needs no count of them
+            return ranking.row(0)
         return ranking.row(self.choice.index(len(ranking)) if len(ranking) > 1 else 0)
 
     def best_row(self, evaluation: Evaluation, codes: Codes) -> int:
