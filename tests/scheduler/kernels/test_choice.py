@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bayplan.scheduler.kernels import choice
-from bayplan.scheduler.kernels.choice import ENOUGH, LARGE, VARIABLE, Kernels, Mode
+from bayplan.scheduler.kernels.choice import CALL, ENOUGH, LARGE, VARIABLE, Kernels, Mode
 from bayplan.scheduler.kernels.compiler import CannotCompile, CompiledLoops, NoCompiler
 from tests.scheduler.kernels.loaded import AS_PYTHON
 
@@ -43,7 +43,7 @@ def test_small_clusters_never_load_them(loads: list[Path | None]) -> None:
 
 
 def test_large_clusters_load_them_when_numpy_has_taken_as_long_as_that(loads: list[Path | None]) -> None:
-    kernels = noted(Kernels(), ENOUGH - 1, LARGE)
+    kernels = noted(Kernels(), ENOUGH - 2 * CALL - 1, LARGE)
     assert (kernels.loops, kernels.used) == (None, "numpy")
     noted(kernels, 1, LARGE)
     assert kernels.loops is AS_PYTHON

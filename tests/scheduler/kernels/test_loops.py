@@ -45,7 +45,7 @@ def answers(columns: ResourceColumns, chance: random.Random) -> list[Any]:
     found: list[Any] = []
     some = np.array(chance.sample(range(columns.size), 9), dtype=np.intp)
     rows: Rows
-    for rows in (slice(0, columns.size), some, some[::2], some[:0]):
+    for rows in (slice(0, columns.size), some, some[::2], some[:0], np.arange(3, 15)):
         for weights in WEIGHTS:
             requests = (
                 chance.randint(0, 5000),

@@ -17,6 +17,8 @@ from bayplan.scheduler.snapshot.labels import Ints, Rows
 
 BLOCK: Final = 8192
 """So many rows at a time are scored by NumPy; what is worked out in between stays in the processor's caches."""
+_PART: Final = 4
+"""Loops look at all rows sooner than at more than such a part of them: processors do the same to several neighbours at once."""
 _MOST_NODES: Final = 300
 """A pod may request what so many nodes have, for scores to fit into 16 bits while they are worked out."""
 
@@ -52,6 +54,8 @@ def least_allocated(
         return _in_blocks(columns, rows, lambda some: _least_allocated(columns, some, requests, weights))
     if isinstance(rows, slice):
         return loops.least_allocated(*found, *requests, *weights)
+    if len(rows) * _PART > columns.size:
+        return loops.least_allocated(*found, *requests, *weights).take(rows)
     return loops.least_allocated_on(*found, np.ascontiguousarray(rows), *requests, *weights)
 
 
@@ -65,6 +69,8 @@ def balanced(columns: ResourceColumns, rows: Rows, requests: tuple[int, int]) ->
         return _in_blocks(columns, rows, lambda some: _balanced(columns, some, requests))
     if isinstance(rows, slice):
         return loops.balanced(*found, *requests)
+    if len(rows) * _PART > columns.size:
+        return loops.balanced(*found, *requests).take(rows)
     return loops.balanced_on(*found, np.ascontiguousarray(rows), *requests)
 
 

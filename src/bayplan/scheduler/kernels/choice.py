@@ -28,8 +28,10 @@ VARIABLE: Final = "BAYPLAN_KERNELS"
 """In the environment: one of `Mode`."""
 LARGE: Final = 1_000
 """Nodes of a cluster from which on compiled loops may pay."""
-ENOUGH: Final = 50_000_000
-"""Scores by NumPy, at 8 ns, that take as long as loading the compiler and what it compiled before."""
+ENOUGH: Final = 100_000_000
+"""Scores by NumPy, at 4 ns, that take as long as loading the compiler and what it compiled before."""
+CALL: Final = 3_000
+"""Scores that take as long as what NumPy needs for each call besides."""
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +63,7 @@ class Kernels:
         if self.mode is Mode.COMPILED:
             self.load()
         elif nodes >= LARGE:
-            self._scored += scores
+            self._scored += scores + CALL
             if self._scored >= ENOUGH:
                 self._loading = threading.Thread(target=self.load, name="kernels")
                 self._loading.start()
