@@ -28,7 +28,7 @@ from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, St
 from bayplan.scheduler.framework.what_if import WhatIf
 from bayplan.scheduler.snapshot.device_totals import DeviceTotals, device_totals
 from bayplan.scheduler.snapshot.extended_resources import class_behind
-from bayplan.scheduler.snapshot.labels import IntRows, Ints, Rows, part
+from bayplan.scheduler.snapshot.labels import Ints, Rows, part
 from bayplan.scheduler.snapshot.nodes import node_facts
 from bayplan.scheduler.snapshot.resources import (
     CPU,
@@ -40,6 +40,13 @@ from bayplan.scheduler.snapshot.resources import (
 
 TOO_MANY_PODS: Final = 1
 """Lowest bit of a verdict's bit set; then two bits per requested resource: insufficient, and more than the node has."""
+
+
+_TABULATED: Final = 5
+"""Requested resources whose bit sets are looked up in a table."""
+_IN_32_BITS: Final = 15
+"""So many have bit sets of 32 bits at most."""
+_UNKNOWN: Final = -1
 
 
 class _Scored(NamedTuple):
@@ -90,7 +97,7 @@ class _RowWhatIf(WhatIf):
             capacity = self.capacity[position]
             if capacity or column not in self.plugin.devices(self.state):
                 bits |= (3 if amount > capacity else 1) << (2 * position + 1)
-        return self.plugin.code(self.vector, bits) if bits else 0
+        return self.plugin.code(self.vector, bits)
 
 
 class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin):
@@ -105,7 +112,10 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         super().__init__(args, handle)
         self.args = args if isinstance(args, NodeResourcesFitArgs) else NodeResourcesFitArgs()
         self.curve = utilization_curve(self.args.shape) if self.args.shape else np.zeros(101, dtype=np.int64)
-        self._codes: dict[tuple[Vector, int], int] = {}
+        self._codes: dict[tuple[tuple[int, ...], int], int] = {}
+        """By the columns of the requested resources and the bit set."""
+        self._tables: dict[tuple[int, ...], Codes] = {}
+        """By these columns, the verdicts of all bit sets, as far as they have come up."""
         self._fullness = PlacementFullness(self.snapshot, self.args)
 
     # Filter
@@ -137,35 +147,39 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         vector: Vector = state.data[self.name]
         if snapshot.fits_everywhere(vector):
             return np.zeros(snapshot.select(rows), dtype=np.int32)
-        refused = part(snapshot.places, rows) <= 0
-        for column, amount in vector:
-            refused |= part(snapshot.free[column], rows) < amount
-        codes = np.zeros(len(refused), dtype=np.int32)
-        if not np.count_nonzero(refused):
-            if isinstance(rows, slice):
-                snapshot.look_for_room()
-        else:
-            which = refused.nonzero()[0]
-            codes[which] = self._refusals(state, which if isinstance(rows, slice) else rows[which])
-        return codes
-
-    def _refusals(self, state: CycleState, rows: IntRows) -> Codes:
-        """The verdicts on rows that lack something; 0 where only devices are lacking."""
-        snapshot = self.snapshot
-        vector: Vector = state.data[self.name]
-        bits = (snapshot.places[rows] <= 0).astype(np.int64)
+        bits: Ints = (part(snapshot.places, rows) <= 0).astype(np.int32 if len(vector) < _IN_32_BITS else np.int64)
         for position, (column, amount) in enumerate(vector):
-            allocatable = snapshot.allocatable[column, rows]
-            short = amount > snapshot.free[column, rows]
-            if short.any():
-                if column in self.devices(state):
-                    short &= allocatable != 0
-                bits |= short.astype(np.int64) << (2 * position + 1)
-                bits |= (short & (amount > allocatable)).astype(np.int64) << (2 * position + 2)
-        codes = np.zeros(len(bits), dtype=np.int32)
-        for distinct in np.unique(bits):
-            if distinct:
-                codes[bits == distinct] = self.code(vector, int(distinct))
+            short = part(snapshot.free[column], rows) < amount
+            if not np.count_nonzero(short):
+                continue
+            allocatable = part(snapshot.allocatable[column], rows)
+            if column in self.devices(state):
+                short &= allocatable != 0
+            bits |= short.astype(bits.dtype) << (2 * position + 1)
+            short &= allocatable < amount
+            bits |= short.astype(bits.dtype) << (2 * position + 2)
+        if np.count_nonzero(bits):
+            return self._verdicts(vector, bits)
+        if isinstance(rows, slice):
+            snapshot.look_for_room()
+        return np.zeros(len(bits), dtype=np.int32)
+
+    def _verdicts(self, vector: Vector, bits: Ints) -> Codes:
+        """The verdicts that bit sets stand for."""
+        if len(vector) > _TABULATED:
+            distinct, numbers = np.unique(bits, return_inverse=True)
+            return np.array([self.code(vector, one) for one in distinct.tolist()], dtype=np.int32).take(numbers)
+        columns = tuple([column for column, _ in vector])
+        table = self._tables.get(columns)
+        if table is None:
+            table = self._tables[columns] = np.full(2 << 2 * len(vector), _UNKNOWN, dtype=np.int32)
+            table[0] = 0
+        codes: Codes = table.take(bits)
+        unknown = codes == _UNKNOWN
+        if np.count_nonzero(unknown):
+            for one in np.unique(bits[unknown]).tolist():
+                table[one] = self.code(vector, one)
+            codes = table.take(bits)
         return codes
 
     def filter_row(self, state: CycleState, pod: PodShape, row: int) -> int:
@@ -178,23 +192,26 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
                 capacity = snapshot.allocatable.item(column, row)
                 if capacity or column not in self.devices(state):
                     bits |= (3 if amount > capacity else 1) << (2 * position + 1)
-        return self.code(vector, bits) if bits else 0
+        return self.code(vector, bits)
 
     def row_what_if(self, state: CycleState, pod: PodShape, row: int) -> WhatIf | None:
         return _RowWhatIf(self, state, row)
 
     def code(self, vector: Vector, bits: int) -> int:
-        """The verdict that a bit set stands for."""
-        code = self._codes.get((vector, bits))
+        """The verdict that a bit set stands for; it is the same whatever the amounts."""
+        if not bits:
+            return 0
+        columns = tuple([column for column, _ in vector])
+        code = self._codes.get((columns, bits))
         if code is None:
             reasons = ["Too many pods"] if bits & TOO_MANY_PODS else []
             status = Status.UNSCHEDULABLE
-            for position, (column, _) in enumerate(vector):
+            for position, column in enumerate(columns):
                 if bits >> (2 * position + 1) & 1:
                     reasons.append(f"Insufficient {self.snapshot.resources.names[column]}")
                 if bits >> (2 * position + 2) & 1:
                     status = Status.UNRESOLVABLE
-            code = self._codes[vector, bits] = self.reasons.code(status, self.name, *reasons)
+            code = self._codes[columns, bits] = self.reasons.code(status, self.name, *reasons)
         return code
 
     # Score
