@@ -10,7 +10,9 @@ import pytest
 
 from bayplan.scheduler import Planner
 from bayplan.scheduler.framework.resource_columns import EXACT, ResourceColumns, resource_columns
+from bayplan.scheduler.framework.state import CycleState
 from bayplan.scheduler.framework.two_resource_scores import balanced, least_allocated
+from bayplan.scheduler.plugins.node_resources_fit import NodeResourcesFit
 from bayplan.scheduler.snapshot.labels import Rows
 from tests.scheduler.kernels.loaded import use
 from tests.scheduler.objects import node, pod
@@ -84,3 +86,48 @@ def test_a_worked_example(means: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert least_allocated(columns, rows, (1000, 500), (3, 1)).tolist() == [68, 28]  # type: ignore[union-attr]
     # Balance was 100 and 80, and is 87 and 92 then: 50 + (50 - 13) / 2, and 50 + (50 + 12) / 2.
     assert balanced(columns, rows, (1000, 500)).tolist() == [68, 81]  # type: ignore[union-attr]
+
+
+RESOURCES = ("example.com/a", "example.com/b", "example.com/c", "example.com/d", "example.com/e")
+
+
+@pytest.mark.parametrize("means", ["numpy", "python", "compiled"])
+def test_verdicts_on_all_rows_are_those_on_single_rows(means: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, means)
+    chance = random.Random(7)
+    planner = Planner([])
+    for number in range(40):
+        more = {name: str(chance.choice((0, 1, 4))) for name in chance.sample(RESOURCES, 3)}
+        limit = str(chance.choice((1, 2, 110)))
+        made = node(f"n{number}", cpu=str(chance.randint(1, 4)), memory=str(chance.randint(1, 4) << 30), pods=limit)
+        made["status"]["allocatable"] |= more
+        planner.add("Node", made)
+        if chance.random() < 0.8:
+            taken = pod(f"p{number}", cpu=f"{chance.randint(0, 5000)}m", memory="1Gi", nodeName=f"n{number}")
+            planner.add("Pod", taken)
+    planner.snapshot.remove_node("n7")
+    (fit,) = [
+        one for one in planner.cycle_for(planner.pod(pod("any"))).profile.filter if one.name == "NodeResourcesFit"
+    ]
+    assert isinstance(fit, NodeResourcesFit)
+    reasons = set()
+    for number in range(60):
+        made = pod(f"new{number}", cpu=f"{chance.randint(0, 5000)}m", memory=str(chance.randint(0, 5) << 30))
+        wanted = {name: str(chance.randint(1, 4)) for name in chance.sample(RESOURCES, number % 6)}
+        made["spec"]["containers"][0]["resources"]["requests"] |= wanted
+        info, state = planner.pod(made), CycleState(planner.snapshot)
+        fit.pre_filter(state, info.shape)
+        state.data[f"{fit.name}/devices"] = frozenset(
+            column
+            for column, _ in info.requests
+            if number % 2 and planner.snapshot.resources.names[column] == RESOURCES[0]
+        )
+        for _ in range(2):  # what has not come up before, and what has
+            codes = fit.filter(state, info.shape, planner.snapshot.all_rows)
+            expected = [fit.filter_row(state, info.shape, row) for row in range(planner.snapshot.size)]
+            assert codes.dtype == np.int32
+            assert codes.tolist() == expected
+        some = np.array([3, 39, 11], dtype=np.intp)
+        assert fit.filter(state, info.shape, some).tolist() == [expected[row] for row in some]
+        reasons |= set(expected)
+    assert len(reasons) > 30

@@ -18,12 +18,16 @@ from bayplan.support.private_files import make_private_directory
 
 _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 _FLOATS: Final = "float64[:, ::1]"
+_INTEGERS: Final = "int64[::1]"
 _ROWS: Final = "intp[::1]"
 SIGNATURES: Final[Mapping[str, str]] = {
     "least_allocated": f"({_FLOATS}, {_FLOATS}, float64, float64, int64, int64)",
     "least_allocated_on": f"({_FLOATS}, {_FLOATS}, {_ROWS}, float64, float64, int64, int64)",
     "balanced": f"({_FLOATS}, {_FLOATS}, float64, float64)",
     "balanced_on": f"({_FLOATS}, {_FLOATS}, {_ROWS}, float64, float64)",
+    "verdicts": (
+        f"({_INTEGERS}, int64[:, ::1], int64[:, ::1], {_INTEGERS}, {_INTEGERS}, {_INTEGERS}, int32[::1], int64)"
+    ),
 }
 """The arguments of each loop, as numba writes them."""
 
@@ -48,6 +52,7 @@ class CompiledLoops:
     least_allocated_on: Callable[..., loops.Scores]
     balanced: Callable[..., loops.Scores]
     balanced_on: Callable[..., loops.Scores]
+    verdicts: Callable[..., loops.Codes]
 
 
 def compile_loops(cache: Path | None, is_wanted: Callable[[], bool] = lambda: True) -> CompiledLoops | None:

@@ -4,7 +4,7 @@ Sums and quotients are written in the order in which the NumPy twins evaluate th
 a compiler could not see into, and no module is used but NumPy.
 
 `columns` and `capacities` are those of `framework.resource_columns`, `[.., row]`. What a pod requests of the two resources are `one` and `other`. Functions
-whose name ends in `_on` look at some rows, the others at all; scores are int16, one per row that was looked at.
+whose name ends in `_on` look at some rows, the others at all; scores are int16, verdicts int32, one per row that was looked at.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Codes = NDArray[np.int32]
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 Scores = NDArray[np.signedinteger[Any]]
 """Of 16 bits."""
 IntRows = NDArray[np.intp]
@@ -81,3 +83,33 @@ def balanced_on(columns: Floats, capacities: Floats, rows: IntRows, one: float, 
         difference = abs(share - min((columns[3, row] + other) / capacities[1, row], 1.0))
         scores[index] = np.int32((np.floor((2.0 - difference) * 50.0) - columns[4, row]) * 0.5) + 50
     return scores
+
+
+def verdicts(
+    places: Integers,
+    free: Integers,
+    allocatable: Integers,
+    columns: Integers,
+    amounts: Integers,
+    may_be_devices: Integers,
+    table: Codes,
+    count: int,
+) -> Codes:
+    """What the first rows lack for a pod, as a verdict: that of a bit set in the table.
+
+    The lowest bit is for places, then there are two for each resource: less is free than requested, and less is there. places[row], free[column, row],
+    allocatable[column, row]: of the snapshot. columns, amounts: what is requested. may_be_devices: 1 for those that a node without the resource does not lack.
+    """
+    codes = np.empty(count, dtype=np.int32)
+    for row in range(count):
+        codes[row] = places[row] <= 0
+    for index in range(len(columns)):
+        left, size, amount = free[columns[index]], allocatable[columns[index]], amounts[index]
+        short = 1 << (2 * index + 1)
+        both, least = short | short << 1, 1 if may_be_devices[index] else 0
+        for row in range(count):
+            if left[row] < amount and size[row] >= least:
+                codes[row] |= both if size[row] < amount else short
+    for row in range(count):
+        codes[row] = table[codes[row]]
+    return codes

@@ -26,6 +26,7 @@ from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodSh
 from bayplan.scheduler.framework.two_resource_scores import least_allocated
 from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.framework.what_if import WhatIf
+from bayplan.scheduler.kernels.choice import KERNELS
 from bayplan.scheduler.snapshot.device_totals import DeviceTotals, device_totals
 from bayplan.scheduler.snapshot.extended_resources import class_behind
 from bayplan.scheduler.snapshot.labels import Ints, Rows, part
@@ -147,33 +148,54 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         vector: Vector = state.data[self.name]
         if snapshot.fits_everywhere(vector):
             return np.zeros(snapshot.select(rows), dtype=np.int32)
+        codes = self._by_loop(state, vector) if isinstance(rows, slice) and KERNELS.loops is not None else None
+        if codes is None:
+            codes = self._by_columns(state, vector, rows)
+        if isinstance(rows, slice) and not np.count_nonzero(codes):
+            snapshot.look_for_room()
+        return codes
+
+    def _by_loop(self, state: CycleState, vector: Vector) -> Codes | None:
+        """The verdicts on all rows by a compiled loop; None if one has not come up before, or the pod requests too many resources."""
+        snapshot, loops = self.snapshot, KERNELS.loops
+        if loops is None or len(vector) > _TABULATED:
+            return None
+        devices = self.devices(state)
+        columns = [column for column, _ in vector]
+        codes: Codes = loops.verdicts(
+            snapshot.places,
+            snapshot.free,
+            snapshot.allocatable,
+            np.array(columns, dtype=np.int64),
+            np.array([amount for _, amount in vector], dtype=np.int64),
+            np.array([column in devices for column in columns], dtype=np.int64),
+            self._table(tuple(columns)),
+            snapshot.size,
+        )
+        return None if len(codes) and codes.min() == _UNKNOWN else codes
+
+    def _by_columns(self, state: CycleState, vector: Vector, rows: Rows) -> Codes:
+        """The verdicts by NumPy; see `kernels.loops.verdicts` for the bit sets."""
+        snapshot, devices = self.snapshot, self.devices(state)
         bits: Ints = (part(snapshot.places, rows) <= 0).astype(np.int32 if len(vector) < _IN_32_BITS else np.int64)
         for position, (column, amount) in enumerate(vector):
             short = part(snapshot.free[column], rows) < amount
             if not np.count_nonzero(short):
                 continue
             allocatable = part(snapshot.allocatable[column], rows)
-            if column in self.devices(state):
+            if column in devices:
                 short &= allocatable != 0
             bits |= short.astype(bits.dtype) << (2 * position + 1)
             short &= allocatable < amount
             bits |= short.astype(bits.dtype) << (2 * position + 2)
-        if np.count_nonzero(bits):
-            return self._verdicts(vector, bits)
-        if isinstance(rows, slice):
-            snapshot.look_for_room()
-        return np.zeros(len(bits), dtype=np.int32)
+        return self._verdicts(vector, bits) if np.count_nonzero(bits) else np.zeros(len(bits), dtype=np.int32)
 
     def _verdicts(self, vector: Vector, bits: Ints) -> Codes:
         """The verdicts that bit sets stand for."""
         if len(vector) > _TABULATED:
             distinct, numbers = np.unique(bits, return_inverse=True)
             return np.array([self.code(vector, one) for one in distinct.tolist()], dtype=np.int32).take(numbers)
-        columns = tuple([column for column, _ in vector])
-        table = self._tables.get(columns)
-        if table is None:
-            table = self._tables[columns] = np.full(2 << 2 * len(vector), _UNKNOWN, dtype=np.int32)
-            table[0] = 0
+        table = self._table(tuple([column for column, _ in vector]))
         codes: Codes = table.take(bits)
         unknown = codes == _UNKNOWN
         if np.count_nonzero(unknown):
@@ -181,6 +203,14 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
                 table[one] = self.code(vector, one)
             codes = table.take(bits)
         return codes
+
+    def _table(self, columns: tuple[int, ...]) -> Codes:
+        """The verdicts by bit set, `_UNKNOWN` for those that have not come up."""
+        table = self._tables.get(columns)
+        if table is None:
+            table = self._tables[columns] = np.full(2 << 2 * len(columns), _UNKNOWN, dtype=np.int32)
+            table[0] = 0
+        return table
 
     def filter_row(self, state: CycleState, pod: PodShape, row: int) -> int:
         snapshot = self.snapshot
