@@ -15,8 +15,9 @@ from typing import Any
 from bayplan.api.codec import from_tree
 from bayplan.api.types import core_v1
 from bayplan.scheduler import Planner
+from bayplan.scheduler.kernels.choice import KERNELS, Mode
 from bayplan.support.garbage import collect_seldom
-from benchmarks import mix, workloads
+from benchmarks import kernels, mix, workloads
 from benchmarks.figures import Figure
 
 _MIX_PODS = 6_000
@@ -30,21 +31,26 @@ def run(quick: bool) -> Iterator[Figure]:
         yield Figure("large", f"{count:,} equal pods on as many nodes", seconds, "s")
         yield Figure("large", f"memory of {count:,} equal pods on as many nodes", memory, "MiB")
     nodes = 100_000 // share
-    seconds, memory = _apart(mixed, nodes)
-    yield Figure("large", f"mix of 1,000 applications, {nodes:,} nodes", _MIX_PODS / seconds, "pods/s")
+    for means in kernels.all_means():
+        seconds, memory = _apart(mixed, nodes, means)
+        name = f"mix of 1,000 applications, {nodes:,} nodes{kernels.suffix(means)}"
+        yield Figure("large", name, _MIX_PODS / seconds, "pods/s")
+        yield Figure("large", f"memory of the {name}", memory, "MiB")
 
 
 def equal(count: int) -> tuple[float, float]:
     """Seconds to place so many basic pods on as many nodes, and MiB of the process at most."""
+    KERNELS.mode = Mode.NUMPY
     return _placed(Planner(_nodes(count)), [from_tree(core_v1.Pod, workloads.pod(index)) for index in range(count)])
 
 
-def mixed(nodes: int) -> tuple[float, float]:
+def mixed(nodes: int, means: Mode) -> tuple[float, float]:
     """Seconds to place the mix's pods after a third as many, and MiB of the process at most."""
-    planner = Planner(_nodes(nodes, len(mix.ZONES)))
-    pods = [from_tree(core_v1.Pod, one) for one in mix.mix(_MIX_PODS * 4 // 3)]
-    _placed(planner, pods[: _MIX_PODS // 3])
-    return _placed(planner, pods[_MIX_PODS // 3 :])
+    with kernels.used(means):
+        planner = Planner(_nodes(nodes, len(mix.ZONES)))
+        pods = [from_tree(core_v1.Pod, one) for one in mix.mix(_MIX_PODS * 4 // 3)]
+        _placed(planner, pods[: _MIX_PODS // 3])
+        return _placed(planner, pods[_MIX_PODS // 3 :])
 
 
 def _placed(planner: Planner, pods: list[core_v1.Pod]) -> tuple[float, float]:
@@ -60,7 +66,7 @@ def _nodes(count: int, zones: int = 1) -> Iterator[core_v1.Node]:
     return (from_tree(core_v1.Node, workloads.node(index, zones=zones)) for index in range(count))
 
 
-def _apart(measure: Any, count: int) -> tuple[float, float]:
+def _apart(measure: Any, count: int, *means: Mode) -> tuple[float, float]:
     with multiprocessing.get_context("spawn").Pool(1, collect_seldom) as pool:
-        found: tuple[float, float] = pool.apply(measure, (count,))
+        found: tuple[float, float] = pool.apply(measure, (count, *means))
     return found

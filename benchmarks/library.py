@@ -15,7 +15,8 @@ from typing import Any, Final
 from bayplan.api.codec import from_tree
 from bayplan.api.types import core_v1
 from bayplan.scheduler import Planner
-from benchmarks import mix, workloads
+from bayplan.scheduler.kernels.choice import Mode
+from benchmarks import kernels, mix, workloads
 from benchmarks.figures import Figure
 from benchmarks.workloads import WORKLOADS, Workload
 
@@ -23,8 +24,12 @@ NODES: Final = 5_000
 
 
 def run(quick: bool) -> Iterator[Figure]:
-    """All workloads on 5,000 nodes; preemption; pods that fit nowhere; memory of a large cluster."""
-    share = 10 if quick else 1
+    """All workloads on 5,000 nodes; preemption; pods that fit nowhere; memory of a large cluster. By NumPy unless the name says otherwise."""
+    with kernels.used(Mode.NUMPY):
+        yield from _run(10 if quick else 1)
+
+
+def _run(share: int) -> Iterator[Figure]:
     for one in WORKLOADS:
         yield Figure(
             "library",
@@ -34,8 +39,10 @@ def run(quick: bool) -> Iterator[Figure]:
             one.peer,
         )
     for name, pods in (("mix of 1,000 applications", mix.mix), ("pods that all differ", mix.different)):
-        rate = interleaved(pods(22_000 // share), NODES // share)
-        yield Figure("library", f"{name}, {NODES // share:,} nodes", rate, "pods/s")
+        for means in kernels.all_means():
+            with kernels.used(means):
+                rate = interleaved(pods(22_000 // share), NODES // share)
+            yield Figure("library", f"{name}, {NODES // share:,} nodes{kernels.suffix(means)}", rate, "pods/s")
     yield Figure("library", f"PreemptionAsync, {NODES // share:,} nodes", preemption(NODES // share), "pods/s", "269")
     count = 20_000 // share
     yield Figure("library", f"Unschedulable, {count:,} pods", unschedulable(NODES // share, count), "pods/s")

@@ -97,6 +97,7 @@ EDGES = {
     "proxy/service_health.py": {"sockets"},
     "scheduler/extenders/blocking.py": {"sockets"},
     "scheduler/extenders/http.py": {"sockets"},
+    "scheduler/kernels/choice.py": {"threads"},
     "cluster/machine_checks.py": {"sockets"},
     "cluster/cluster.py": {"sockets"},
     "cluster/worker_process.py": {"sockets", "threads"},

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bayplan.testing.golden import cases, differences
+from tests.scheduler.kernels.loaded import use
 
 FILES = sorted((Path(__file__).parent.parent / "golden" / "scheduler").glob("*.jsonl.gz"))
 
@@ -19,6 +20,14 @@ def test_there_is_a_file_for_every_topic() -> None:
 def test_decides_as_kube_scheduler_does(path: Path) -> None:
     wrong = {case["id"]: differences(case)[:5] for case in cases(path) if differences(case)}
     assert wrong == {}
+
+
+@pytest.mark.xdist_group("compiled")
+def test_compiled_loops_decide_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, "compiled")
+    for path in FILES:
+        if path.name.startswith(("mixed", "resources")):
+            assert {case["id"]: wrong for case in cases(path) if (wrong := differences(case))} == {}
 
 
 def test_a_wrong_decision_is_noticed() -> None:

@@ -37,6 +37,23 @@ def test_as_many_kinds_are_kept_as_there_is_room_for(monkeypatch: pytest.MonkeyP
     assert max(weights) - min(weight for weight in weights if weight) == 4 * 30
 
 
+def test_kinds_that_are_only_asked_about_are_the_first_to_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cycle, "CACHE_BYTES", 10 * (8 << 10))
+    planner = Planner([node("a"), node("b")])
+    cycle = planner.cycle_for(planner.pod(pod("any")))
+    for number in range(0, 16, 2):
+        planner.schedule(a_kind(number))
+    placed = list(cycle._evaluations)
+    with cycle.asked():
+        for number in range(100, 140):
+            assert planner.decide(a_kind(number)).scheduled
+        assert planner.decide(a_kind(0)).scheduled
+    assert [key for key in cycle._evaluations if key in placed] == placed
+    assert sum(one.weight for one in cycle._evaluations.values()) == cycle._evaluation_bytes
+    planner.schedule(a_kind(200))
+    assert next(reversed(cycle._evaluations.values())).shape is planner.pod(a_kind(200)).shape
+
+
 class Lavish(ScorePlugin):
     """Gives the third node more than 16 bits can hold."""
 

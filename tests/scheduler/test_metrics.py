@@ -19,6 +19,7 @@ from bayplan.scheduler.metrics import SchedulerMetrics
 from bayplan.scheduler.reporting import Reporter
 from bayplan.support.metrics import Registry
 from tests.scheduler.devices import claim, device, device_class, exactly, slice_of, user
+from tests.scheduler.kernels.loaded import use
 from tests.scheduler.objects import Tree, node, pod
 from tests.scheduler.plugins.test_volume_binding import claim as volume_claim
 from tests.scheduler.plugins.test_volume_binding import storage_class, volume
@@ -74,6 +75,13 @@ def measured() -> Measured:
 def test_pending_pods_are_told_by_queue() -> None:
     found = measured().values("scheduler_pending_pods")
     assert found == {("active",): 0, ("backoff",): 0, ("unschedulable",): 1, ("gated",): 1}
+
+
+def test_whether_loops_are_compiled_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = measured()
+    for means, told in (("numpy", 0), ("python", 1)):
+        use(monkeypatch, means)
+        assert setup.values("bayplan_scheduler_compiled_kernels") == {(): told}
 
 
 def test_unschedulable_pods_are_told_by_plugin() -> None:

@@ -35,6 +35,7 @@ def test_equals_a_search_through_all_rows_whenever_it_is_asked(
         expected = sorted(best, key=names.__getitem__)
         assert [ranking.row(index) for index in range(len(ranking))] == expected
         assert ranking.rows().tolist() == expected
+        assert ranking.first_rows(3) == expected[:3]
 
 
 def test_one_of_many_best_rows_is_found_block_by_block(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,6 +43,7 @@ def test_one_of_many_best_rows_is_found_block_by_block(monkeypatch: pytest.Monke
     array = np.array([5, 1, 5, 5, 1, 1, 1, 1, 1, 5], dtype=np.int16)
     ranking = Ranking(array, NameOrder([f"n{row}" for row in range(10)]))
     assert [ranking.row(index) for index in range(len(ranking))] == [0, 2, 3, 9]
+    assert [ranking.first_rows(count) for count in (1, 3, 5)] == [[0], [0, 2, 3], [0, 2, 3, 9]]
     with pytest.raises(IndexError):
         ranking.row(4)
 

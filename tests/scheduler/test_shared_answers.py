@@ -10,10 +10,11 @@ import pytest
 
 from bayplan.scheduler import Planner
 from bayplan.scheduler.evaluation import Evaluation
-from bayplan.scheduler.framework import resource_columns
+from bayplan.scheduler.framework import resource_columns, two_resource_scores
 from bayplan.scheduler.framework.extension_points import ScorePlugin
 from bayplan.scheduler.framework.state import CycleState
 from bayplan.scheduler.snapshot.counters import PodCounts
+from tests.scheduler.kernels.loaded import use
 from tests.scheduler.objects import affinity_term, node, pod, taint
 
 NODES = 24
@@ -96,7 +97,7 @@ def in_whole_numbers(plugin: ScorePlugin, state: CycleState, planner: Planner, i
     "capacity", [3, 97, 4000, (1 << 35) + 1, resource_columns.EXACT - 1, resource_columns.EXACT + 12345, 1 << 53]
 )
 def test_scores_in_floats_equal_those_of_single_rows(name: str, capacity: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource_columns, "BLOCK", 25)
+    monkeypatch.setattr(two_resource_scores, "BLOCK", 25)
     chance = random.Random(capacity)
     planner = Planner([node(f"n{number:02d}", cpu="3", memory=str(capacity)) for number in range(64)])
     for number in range(64):
@@ -112,9 +113,11 @@ def test_scores_in_floats_equal_those_of_single_rows(name: str, capacity: int, m
         state = CycleState(planner.snapshot)
         plugin.pre_score(state, info.shape, np.arange(64))  # type: ignore[attr-defined]
         expected = in_whole_numbers(plugin, state, planner, info)
-        assert plugin.score(state, info.shape, planner.snapshot.all_rows).tolist() == expected
         some = np.array([5, 63, 0], dtype=np.intp)
-        assert plugin.score(state, info.shape, some).tolist() == [expected[5], expected[63], expected[0]]
+        for means in ("numpy", "python"):
+            use(monkeypatch, means)
+            assert plugin.score(state, info.shape, planner.snapshot.all_rows).tolist() == expected
+            assert plugin.score(state, info.shape, some).tolist() == [expected[5], expected[63], expected[0]]
         planner.schedule(pod(f"more{number}", cpu="10m", memory="1"))
 
 

@@ -16,6 +16,7 @@ from bayplan.scheduler import Planner, cross_node_scores, evaluation, totals
 from bayplan.scheduler.framework import resource_columns, spreading
 from bayplan.scheduler.plugins import inter_pod_affinity
 from bayplan.scheduler.snapshot import snapshot
+from tests.scheduler.kernels.loaded import use
 from tests.scheduler.objects import affinity_term, node, pod, spread, taint
 
 RUNS = int(os.environ.get("BAYPLAN_UPKEEP_RUNS", "24"))
@@ -93,6 +94,7 @@ def test_answers_about_many_rows_at_once_equal_those_of_a_fresh_scheduler(
 ) -> None:
     for module in (evaluation, totals, cross_node_scores, spreading, inter_pod_affinity, resource_columns):
         monkeypatch.setattr(module, "_FEW", 0)
+    use(monkeypatch, "numpy" if seed % 2 else "python")
     monkeypatch.setattr(snapshot, "_LISTED", 0)
     monkeypatch.setattr(snapshot, "_WIDTH_OF_LISTING", 1 << 20)
     expect_answers_of_a_fresh_scheduler(1000 + seed)

@@ -30,6 +30,8 @@ from bayplan.scheduler.snapshot.labels import Bools, ChangedRows, IntRows, Ints,
 
 _FEW: Final = 4
 """Up to so many rows it costs least to look at them one by one."""
+_LOOKED_UP: Final = 4
+"""So many rows for each raw score that there may be make up for scaling all of these."""
 _BEYOND: Final = {size: int(np.iinfo(f"i{size}").max) for size in (1, 2, 4, 8)}
 """The largest integer of so many bytes: it stands for rows that take no part when the least raw score is looked for."""
 
@@ -244,11 +246,21 @@ class KeptScores(CrossNodeScores):
             final: Ints = np.full(len(self._raw), level, dtype=self.profile.total_type)
         else:
             self._level = None
-            final = self.profile.weighed(self.scaled.scale(state, shape, self._raw, lowest, highest), self.weight)
+            final = self._scaled(state, shape)
         if counted is not None:
             final = np.where(counted, final, final.dtype.type(0))
         self.final = final
         return True
+
+    def _scaled(self, state: CycleState, shape: PodShape) -> Ints:
+        """The final scores of all rows; of rows that take no part, any. Where there are few raw scores, each is scaled once and then looked up."""
+        raw, lowest, highest, weighed = self._raw, self._lowest, self._highest, self.profile.weighed
+        span = highest - lowest + 1
+        if span * _LOOKED_UP > len(raw):
+            return weighed(self.scaled.scale(state, shape, raw, lowest, highest), self.weight)
+        each = np.arange(lowest, highest + 1, dtype=raw.dtype)
+        table = weighed(self.scaled.scale(state, shape, each, lowest, highest), self.weight)
+        return table.take(np.subtract(raw, lowest, dtype=np.intp), mode="clip")
 
     def _scale_few(self, state: CycleState, shape: PodShape, rows: list[int]) -> None:
         """The final scores of some rows, while the extremes stay."""

@@ -10,11 +10,13 @@ can be made at the same time and is sent their answers, so that nothing here wai
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from bayplan.scheduler.decision import NOMINATED_NODE, ONLY_FEASIBLE_NODE, Decision
+from bayplan.scheduler.decision import BEST_NAMED, NOMINATED_NODE, ONLY_FEASIBLE_NODE, Decision, ScoredChoice
 from bayplan.scheduler.evaluation import Evaluation
 from bayplan.scheduler.extenders.protocol import ExtenderError, Questions
 from bayplan.scheduler.failed_cycle import FailedCycle
@@ -96,6 +98,7 @@ class _Kept(NamedTuple):
     full: bool
     explain: bool
     scored: bool
+    brief: bool = False
 
 
 class Cycle:
@@ -115,21 +118,26 @@ class Cycle:
         self._evaluation_bytes = 0
         self._latest: Evaluation | None = None
         """The one that was asked for last."""
+        self._is_asked = False
+        """See `asked`."""
         self._names: tuple[str, ...] = ()
         self._names_membership = -1
         self._order = NameOrder(())
         self.sampling = NodeSampling(self.snapshot, profile.settings.percentage_of_nodes_to_score or 0)
         self.placement_capacity = PlacementCapacity(self)
 
-    def decide(self, pod: PodInfo, *, full: bool = True, explain: bool = False, scored: bool = True) -> Decision:
+    def decide(
+        self, pod: PodInfo, *, full: bool = True, explain: bool = False, scored: bool = True, brief: bool = False
+    ) -> Decision:
         """Schedule a pod without extenders.
 
         `full`: keep the arrays that explain the decision; otherwise only the node is kept. `explain`:
-        give scores even where the decision does not need them. `scored`: keep scores as well, which plugins are asked for once more.
+        give scores even where the decision does not need them. `scored`: keep scores as well, which plugins are asked for once more. `brief`: keep
+        of scores what concerns the choice, unless all are kept.
         """
         decision = self.opened(pod)
         if decision.gate is None and not decision.skipped:
-            for calls in self._decided(pod, decision, _Kept(full, explain, full and scored), None):
+            for calls in self._decided(pod, decision, _Kept(full, explain, full and scored, brief), None):
                 raise AssertionError(f"calls to no extender: {calls}")
         return decision
 
@@ -173,11 +181,22 @@ class Cycle:
                 NominatedReservations(self.nominator, self.snapshot, priority) if priority is not None else None
             )
             evaluation = evaluations[key] = Evaluation(self.profile, shape, reservations)
-        else:
+            if self._is_asked:
+                evaluations.move_to_end(key, last=False)
+        elif not self._is_asked:
             evaluations.move_to_end(key)
         self._latest = evaluation
         evaluation.refresh()
         return evaluation
+
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """Meanwhile decisions are made about pods that may never come: what is kept of these is the first to go."""
+        before, self._is_asked = self._is_asked, True
+        try:
+            yield
+        finally:
+            self._is_asked = before
 
     def _make_room(self) -> None:
         """Forget evaluations if there are too many for one more; what the latest takes is known by now."""
@@ -223,7 +242,7 @@ class Cycle:
             decision.error_plugin = plugin
 
     def _attempt(self, pod: PodInfo, decision: Decision, kept: _Kept, extension: Extension | None) -> Questions[None]:
-        full, explain, scored = kept
+        full, explain, scored = kept.full, kept.explain, kept.scored
         if self.snapshot.node_count == 0:
             return
         evaluation, codes = self.judged(pod)
@@ -270,7 +289,7 @@ class Cycle:
         started = meter.now() if meter is not None else 0.0
         try:
             if extension is None or decision.row >= 0:
-                self._score(evaluation, codes, decision, scored)
+                self._score(evaluation, codes, decision, scored, kept.brief)
             else:
                 scored = scored or extension.reads_scores
                 yield from self._score_with(extension, evaluation, codes, decision, scored)
@@ -280,20 +299,28 @@ class Cycle:
         if meter is not None:
             meter.point("Score", SUCCESS, self.profile.name, meter.now() - started)
 
-    def _score(self, evaluation: Evaluation, codes: Codes, decision: Decision, scored: bool) -> None:
-        """Choose the best node, unless only one comes into question; scores go into the decision if `scored`."""
+    def _score(self, evaluation: Evaluation, codes: Codes, decision: Decision, scored: bool, brief: bool) -> None:
+        """Choose the best node, unless only one comes into question; scores go into the decision if `scored`, or `brief`."""
         if codes is evaluation.codes:
             evaluation.score(self._order)
             ranking = evaluation.totals.ranking
             scorings = evaluation.totals.scorings(evaluation.state) if scored else []
         else:
+            scored, brief = scored or brief, False
             scorings, total = evaluation.score_feasible(codes, self._order, scored=scored)
             ranking = Ranking(total, self._order)
         if decision.row < 0:
             decision.row = self.chosen(ranking)
+        if brief and not scored:
+            decision.choice = self._choice_of(evaluation, ranking, decision.row)
         if scored:
             decision.scores = {item.plugin.name: item.final for item in scorings}
             decision.weights = self.profile.weights
+
+    @staticmethod
+    def _choice_of(evaluation: Evaluation, ranking: Ranking, row: int) -> ScoredChoice:
+        scores = evaluation.totals.scores_on(evaluation.state, row)
+        return ScoredChoice(scores, len(ranking), tuple(ranking.first_rows(BEST_NAMED)))
 
     def _score_with(
         self, extension: Extension, evaluation: Evaluation, codes: Codes, decision: Decision, scored: bool
@@ -316,6 +343,8 @@ class Cycle:
 
     def chosen(self, ranking: Ranking) -> int:
         """One of the best rows."""
+        if isinstance(self.choice, FirstByName):  # which needs no count of them
+            return ranking.row(0)
         return ranking.row(self.choice.index(len(ranking)) if len(ranking) > 1 else 0)
 
     def best_row(self, evaluation: Evaluation, codes: Codes) -> int:

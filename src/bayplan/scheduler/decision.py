@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -30,12 +30,28 @@ NOMINATED_NODE = "nominatedNodeName"
 EMPTY_CODES: Codes = np.zeros(0, dtype=np.int32)
 
 
+BEST_NAMED: Final = 10
+"""Nodes that are named of those that are equally good."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredChoice:
+    """How the node was chosen by its scores, without those of others."""
+
+    scores: dict[str, int]
+    """By plugin, weighted, of the chosen node."""
+    equally_good: int
+    """How many nodes have the same total, which is the highest."""
+    best: tuple[int, ...]
+    """The first rows of these by name, `BEST_NAMED` at most."""
+
+
 @dataclass(slots=True, repr=False)
 class Decision:
     """One scheduling attempt.
 
     `node` is the chosen node, None if there is none. `codes` and `scores` are per row of `names`; `codes` is
-    0 for feasible rows, -1 for rows without a node. Scores are there only where nodes were scored.
+    0 for feasible rows, -1 for rows without a node. Scores, or the `choice` by them, are there only where nodes were scored.
     """
 
     pod: str
@@ -52,6 +68,8 @@ class Decision:
     codes: Codes = field(default_factory=lambda: EMPTY_CODES)
     scores: dict[str, Ints] = field(default_factory=dict)
     weights: dict[str, int] = field(default_factory=dict)
+    choice: ScoredChoice | None = None
+    """What scores made of the choice, where only that was wanted."""
     row: int = -1
     decided_by: str = ""
     post_filter: PostFilterOutcome | None = None

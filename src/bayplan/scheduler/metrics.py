@@ -8,7 +8,7 @@ Of kube-scheduler 1.36's own metrics these are left out, since what they count d
 - `scheduler_volume_binder_cache_requests_total`: a cache that kube-scheduler itself does not have any more.
 
 `plugin_evaluation_total` counts what plugins were really asked, which is less than in kube-scheduler: the answers about
-nodes on which nothing has changed are kept.
+nodes on which nothing has changed are kept. `bayplan_scheduler_compiled_kernels` is Bayplan's own.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Protocol
 
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.framework.meter import Meter
+from bayplan.scheduler.kernels.choice import KERNELS
 from bayplan.support.metrics import Counter, Registry, exponential_buckets
 
 _QUEUES = ("active", "backoff", "unschedulable", "gated")
@@ -153,6 +154,10 @@ class SchedulerMetrics(Meter):
             "Filter, PreScore, and Score).",
             ("plugin", "extension_point", "profile"),
         )
+        compiled = registry.gauge(
+            "bayplan_scheduler_compiled_kernels", "Whether compiled loops give scores (1), or NumPy does (0).", ()
+        )
+        compiled.labels().set_function(lambda: float(KERNELS.loops is not None))
         self._permit_waits = registry.histogram(
             "scheduler_permit_wait_duration_seconds",
             "Duration of waiting on permit.",

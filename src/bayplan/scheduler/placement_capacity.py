@@ -16,6 +16,7 @@ from bayplan.scheduler.framework.placements import DomainSums, Placements
 from bayplan.scheduler.framework.state import PodShape
 from bayplan.scheduler.snapshot.labels import Ints, Rows
 from bayplan.scheduler.snapshot.resources import Vector
+from bayplan.scheduler.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from bayplan.scheduler.cycle import Cycle
@@ -26,12 +27,36 @@ _NO_LIMIT: Final = 1 << 31
 """Pods on a row that nothing limits: more than any group has, and sums of it stay exact."""
 
 
+class _Quotients:
+    """How often some requests go into what is free on rows; those of all rows are kept for other shapes with the same requests."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._known_for: tuple[Vector, int, int] | None = None
+        self._known: Ints = np.zeros(0, dtype=np.int64)
+
+    def of(self, vector: Vector, rows: Rows) -> Ints:
+        """Per row the least quotient, int64; not to be changed. vector: one request at least."""
+        snapshot = self._snapshot
+        known_for = (vector, snapshot.position, snapshot.structure)
+        if isinstance(rows, slice) and self._known_for == known_for:
+            return self._known
+        quotients = [snapshot.free[column, rows] // amount for column, amount in vector]
+        least = quotients[0]
+        for one in quotients[1:]:
+            least = np.minimum(least, one)
+        if isinstance(rows, slice):
+            self._known_for, self._known = known_for, least
+        return least
+
+
 class _PodCapacity:
     """What rows can hold of one shape."""
 
-    def __init__(self, cycle: Cycle, shape: PodShape) -> None:
+    def __init__(self, cycle: Cycle, shape: PodShape, quotients: _Quotients) -> None:
         self._cycle = cycle
         self._shape = shape
+        self._quotients = quotients
         self._evaluation: Evaluation | None = None
         self._vector: Vector = ()
         self._counts_pods = False
@@ -56,17 +81,13 @@ class _PodCapacity:
     def _of_rows(self, rows: Rows) -> Ints:
         snapshot, evaluation = self._cycle.snapshot, self._evaluation
         assert evaluation is not None
-        room: Ints = np.full(snapshot.select(rows), _NO_LIMIT, dtype=np.int64)
-        if self._counts_pods:
-            room = np.minimum(room, snapshot.places[rows])
-        for column, amount in self._vector:
-            room = np.minimum(room, snapshot.free[column, rows] // amount)
-        if self._shape.host_ports:
-            room = np.minimum(room, 1)
+        most = 1 if self._shape.host_ports else _NO_LIMIT
         # A verdict that looks beyond its row may change as the group's own pods are placed.
-        refused = ~snapshot.alive[rows] if evaluation.has_cross_node_filters else evaluation.codes[rows] != 0
-        room[refused] = 0
-        return np.maximum(room, 0)
+        is_open = snapshot.alive[rows] if evaluation.has_cross_node_filters else evaluation.codes[rows] == 0
+        room: Ints = np.where(is_open, np.minimum(snapshot.places[rows], most) if self._counts_pods else most, 0)
+        if self._vector:
+            np.minimum(room, self._quotients.of(self._vector, rows), out=room)
+        return np.maximum(room, 0, out=room)
 
 
 class PlacementCapacity:
@@ -75,12 +96,13 @@ class PlacementCapacity:
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
         self._capacities: dict[PodShape, _PodCapacity] = {}
+        self._quotients = _Quotients(cycle.snapshot)
 
     def of(self, shape: PodShape, placements: Placements) -> Ints:
         """How many pods of a shape each set can hold at most, int64 per set; shared, not to be changed. Raises PluginError."""
         capacity = self._capacities.pop(shape, None)
         if capacity is None:
-            capacity = _PodCapacity(self._cycle, shape)
+            capacity = _PodCapacity(self._cycle, shape, self._quotients)
             while len(self._capacities) >= _MOST_SHAPES:
                 del self._capacities[next(iter(self._capacities))]
         self._capacities[shape] = capacity

@@ -192,6 +192,20 @@ class Ranking:
                 self._ranks = rows if self._order.is_sorted else np.sort(self._order.rank_of[rows])
         return self._ranks
 
+    def first_rows(self, count: int) -> list[int]:
+        """The first of the best, so many at most, in the order of names."""
+        if self._is_behind:
+            self._search()
+        if self._best is None and self._order.is_sorted and self._highest >= 0:
+            found: list[int] = []
+            for start in range(0, len(self._totals), self.BLOCK):
+                rows = (self._totals[start : start + self.BLOCK] == self._highest).nonzero()[0]
+                found += (rows[: count - len(found)] + start).tolist()
+                if len(found) == count:
+                    break
+            return found
+        return [self.row(index) for index in range(min(count, len(self)))]
+
     def rows(self) -> Ints:
         """All of the best, in the order of names."""
         if self._is_behind:

@@ -72,6 +72,13 @@ class Totals:
         """The scores per plugin, in the order of the profile, right after `catch_up`. Raises PluginError."""
         return self._in_order([*self._row_scores(state), *_said(self._cross_node)])
 
+    def scores_on(self, state: CycleState, row: int) -> dict[str, int]:
+        """The scores of one feasible row by plugin, right after `catch_up`. Raises PluginError."""
+        found = {item.plugin.name: item.final.item(row) for item in self._fixed}
+        for plugin, weight, _ in self._by_row:
+            found[plugin.name] = plugin.score_row(state, self.shape, row) * weight
+        return found | {item.plugin.name: item.final.item(row) for item in self._cross_node if item.skip is None}
+
     def catch_up(self, state: CycleState, codes: Codes, rows: ChangedRows, many: bool, order: NameOrder) -> None:
         """Bring everything up to date. On `rows` pods or verdicts changed; with `many`, verdicts did on others as well.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bayplan.api.selectors import from_map
+from bayplan.scheduler.framework.extension_points import EVERY_ROW
 from bayplan.scheduler.framework.spreading import Constraint, Cost, Domains, Skews
 from bayplan.scheduler.snapshot.counters import PodCounter, Tally
 from bayplan.scheduler.snapshot.labels import EncodedColumn
@@ -50,13 +51,13 @@ def test_one_of_two_emptiest_zones_filling_up_closes_itself_only() -> None:
 def test_rows_of_a_zone_cost_more_with_each_pod_there() -> None:
     counts, counter = domains(TWO_ZONES, (0, 0, 0, 0, 0))
     cost = Cost(counts, np.ones(5, dtype=np.bool_))
-    before = cost.cost.tolist()
+    before = cost.of(EVERY_ROW).tolist()
     counter.per_row[0] += 1
     moved = cost.catch_up(0)
     assert moved is not None
     assert moved.tolist() == [0, 1, 2]
-    assert (cost.cost[:3] > before[:3]).all()
-    assert cost.cost[3:].tolist() == before[3:]
+    assert (cost.of(EVERY_ROW)[:3] > before[:3]).all()
+    assert cost.of(EVERY_ROW)[3:].tolist() == before[3:]
 
 
 def test_the_weight_changes_when_a_zone_loses_its_last_feasible_node() -> None:

@@ -11,13 +11,14 @@ from bayplan.api.codec import from_tree
 from bayplan.api.types import core_v1, scheduling_v1alpha2, storage_v1
 from bayplan.scheduler.configuration.settings import load
 from bayplan.scheduler.core import SchedulerCore
+from bayplan.scheduler.cycle import FirstByName
 from bayplan.scheduler.extenders.protocol import unasked
 from bayplan.scheduler.questions.asking import answer
 from bayplan.scheduler.questions.errors import QuestionError
 from bayplan.scheduler.questions.manifests import MOST_PODS, read_question
 from bayplan.support.clock import SystemClock
 from bayplan.support.randomness import SystemRandomness
-from tests.scheduler.objects import node, pod, taint
+from tests.scheduler.objects import affinity_term, node, pod, spread, taint
 
 Tree = dict[str, Any]
 _TYPES: dict[str, Any] = {
@@ -276,3 +277,32 @@ def test_a_pod_that_waits_may_be_asked_about_and_keeps_its_nomination() -> None:
     assert ask(core, pod("waits", cpu="2"))["pods"][0]["node"] == "a"
     assert core.nominator.node_of("default/waits") == "b"
     assert state(core) == before
+
+
+def test_details_are_those_of_all_scores() -> None:
+    """What is told of the choice without the scores of all nodes equals what these say."""
+    nodes = [node(f"n{number}", cpu="2", labels={"zone": f"z{number % 3}"}) for number in range(24)]
+    nodes += [node("soft", taints=(taint("slow", "PreferNoSchedule"),)), node("full", cpu="1", pods="1")]
+    apart = {"weight": 10, "podAffinityTerm": affinity_term("zone", {"app": "web"})}
+    rules = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    evenly = [spread("zone", {"app": "web"}, when="ScheduleAnyway")]
+    core = a_core(
+        *nodes, *(pod(f"p{number}", cpu="300m", on=f"n{number}", labels={"app": "web"}) for number in (0, 4, 5))
+    )
+    core.handle("Pod", None, from_tree(core_v1.Pod, pod("p", on="full")))
+    for cycle in core.cycles.values():
+        cycle.choice = FirstByName()
+    kinds: list[dict[str, Any]] = [
+        {},
+        {"affinity": rules},
+        {"topologySpreadConstraints": evenly},
+        {"nodeSelector": {"zone": "z1"}},
+        {"nodeSelector": {"zone": "z9"}},
+    ]
+    for number, kind in enumerate(kinds):
+        asked = pod("new", cpu=f"{number + 1}00m", labels={"app": "web"}, **kind)
+        (brief,) = ask(core, asked)["pods"]
+        (whole,) = ask(core, asked, explain=True)["pods"]
+        assert brief == {name: value for name, value in whole.items() if name != "decision"}
+        assert brief.get("best") == (whole["decision"]["best"][:10] if brief["scheduled"] else None)
+        assert brief.get("equallyGood") == (len(whole["decision"]["best"]) if brief["scheduled"] else None)

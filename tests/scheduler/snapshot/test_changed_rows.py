@@ -128,4 +128,4 @@ def test_a_part_of_a_column() -> None:
     assert part(column, slice(0, 10)) is not column
     assert part(column, slice(0, 10)).base is column
     assert part(column, np.array([7, 2])).tolist() == [7, 2]
-    assert resource_columns(with_nodes(2), 0, 1).of(slice(0, 2)) is not None
+    assert resource_columns(with_nodes(2), 0, 1).everywhere() is not None

@@ -43,13 +43,17 @@ def decision_of(
     full: bool = True,
     explain: bool = False,
     scored: bool = True,
+    brief: bool = False,
 ) -> Questions[Decision]:
-    """The decision about a pod with what those of the extenders say that have a say in it; see `Cycle.decide`."""
+    """The decision about a pod with what those of the extenders say that have a say in it; see `Cycle.decide`.
+
+    Where extenders have one, all scores are kept if `brief`: theirs make the choice as well.
+    """
     interested = [item for item in extenders if item.is_interested(pod.shape.spec)]
     if not interested:
-        return cycle.decide(pod, full=full, explain=explain, scored=scored)
+        return cycle.decide(pod, full=full, explain=explain, scored=scored, brief=brief)
     steps = ExtenderSteps(cycle, interested, pod)
-    return (yield from cycle.decide_with(steps, pod, full=full, explain=explain, scored=scored))
+    return (yield from cycle.decide_with(steps, pod, full=full, explain=explain, scored=scored or brief))
 
 
 class ExtenderSteps:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Self
 
 from bayplan.support.metrics import Counter
 
@@ -45,39 +44,61 @@ class Meter(ABC):
 
 
 class Timing:
-    """What is being timed; `status` may be set before it ends."""
+    """What is being timed, as a context; `status` may be set before it ends, and is `Error` after an exception. This one times nothing."""
 
     __slots__ = ("status",)
 
     def __init__(self) -> None:
         self.status = SUCCESS
 
+    def __enter__(self) -> Self:
+        return self
 
-_UNTIMED: Final = nullcontext(Timing())
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        """Nothing is to be told."""
+
+
+class _PointTiming(Timing):
+    __slots__ = ("_meter", "_point", "_profile", "_started")
+
+    def __init__(self, meter: Meter, point: str, profile: str) -> None:
+        self.status = SUCCESS
+        self._meter, self._point, self._profile = meter, point, profile
+
+    def __enter__(self) -> Self:
+        self._started = self._meter.now()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        status = self.status if kind is None else "Error"
+        self._meter.point(self._point, status, self._profile, self._meter.now() - self._started)
+
+
+class _PluginTiming(Timing):
+    __slots__ = ("_meter", "_plugin", "_point", "_started")
+
+    def __init__(self, meter: Meter, plugin: str, point: str) -> None:
+        self.status = SUCCESS
+        self._meter, self._plugin, self._point = meter, plugin, point
+
+    def __enter__(self) -> Self:
+        self._started = self._meter.now()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        status = self.status if kind is None else "Error"
+        self._meter.plugin(self._plugin, self._point, status, self._meter.now() - self._started)
+
+
+_UNTIMED: Final = Timing()
 """For all that nobody measures; its status is never read."""
 
 
-def timed_point(meter: Meter | None, point: str, profile: str) -> AbstractContextManager[Timing]:
+def timed_point(meter: Meter | None, point: str, profile: str) -> Timing:
     """Time an extension point. An exception counts as status `Error`."""
-    if meter is None:
-        return _UNTIMED
-    return _timed(meter, lambda status, seconds: meter.point(point, status, profile, seconds))
+    return _UNTIMED if meter is None else _PointTiming(meter, point, profile)
 
 
-def timed_plugin(meter: Meter | None, plugin: str, point: str) -> AbstractContextManager[Timing]:
+def timed_plugin(meter: Meter | None, plugin: str, point: str) -> Timing:
     """Time one plugin at one extension point. An exception counts as status `Error`."""
-    if meter is None:
-        return _UNTIMED
-    return _timed(meter, lambda status, seconds: meter.plugin(plugin, point, status, seconds))
-
-
-@contextmanager
-def _timed(meter: Meter, report: Callable[[str, float], None]) -> Iterator[Timing]:
-    timing, started = Timing(), meter.now()
-    try:
-        yield timing
-    except BaseException:
-        timing.status = "Error"
-        raise
-    finally:
-        report(timing.status, meter.now() - started)
+    return _UNTIMED if meter is None else _PluginTiming(meter, plugin, point)

@@ -7,11 +7,10 @@ next whole number by at least 2**-46 unless it is one, and by less than 2**-47 f
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final, cast
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from bayplan.scheduler.snapshot.labels import Ints, Rows
 from bayplan.scheduler.snapshot.resources import CPU, MEMORY
@@ -22,38 +21,8 @@ Floats = NDArray[np.float64]
 EXACT: Final = 1 << 46
 """Capacities up to which quotients of floats can stand for those of integers: 64 TiB, or 70 billion cores."""
 
-BLOCK: Final = 8192
-"""So many rows at a time are scored; what is worked out in between stays in the processor's caches."""
 _FEW: Final = 16
 """Up to so many changed rows are worked out one by one."""
-
-
-class Bound:
-    """A number as often as there are rows: NumPy limits an array by another one several times as fast as by a number."""
-
-    __slots__ = ("_values",)
-
-    def __init__(self, number: int, dtype: DTypeLike) -> None:
-        self._values = np.full((2, 64), number, dtype=dtype)
-
-    def of(self, count: int) -> NDArray[np.generic]:
-        """[2, count] times the number; not to be changed."""
-        if count > self._values.shape[1]:
-            self._values = np.full((2, 2 * count), self._values[0, 0])
-        return self._values[:, :count]
-
-
-def in_blocks(rows: Rows, size: int, score: Callable[[Rows], Ints | None]) -> Ints | None:
-    """Scores of some rows, or all of `size`, block by block if these are many; None if `score` says so."""
-    if not isinstance(rows, slice) or size <= BLOCK:
-        return score(rows)
-    found: list[Ints] = []
-    for start in range(0, size, BLOCK):
-        some = score(slice(start, min(start + BLOCK, size)))
-        if some is None:
-            return None
-        found.append(some)
-    return np.concatenate(found)
 
 
 class ResourceColumns:
@@ -73,6 +42,7 @@ class ResourceColumns:
         "_position",
         "_snapshot",
         "_structure",
+        "is_uniform",
         "least",
     )
 
@@ -83,29 +53,41 @@ class ResourceColumns:
         self._position = -1
         self._columns: Floats = np.zeros((5, 0), dtype=np.float64)
         self._capacities: Floats | None = None
-        """`[resource, row]`, the least where a row is no node; one column if all nodes have the same; None if floats cannot stand for integers."""
+        """`[resource, row]`, the least where a row is no node; None if floats cannot stand for integers."""
         self.least = (0.0, 0.0)
         """What the nodes have at least of each."""
+        self.is_uniform = False
+        """Whether all nodes have the same."""
         self._latest: tuple[Rows, Floats, Floats] | None = None
         """What `of` gave last, about some rows at this position."""
 
-    def of(self, rows: Rows) -> tuple[Floats, Floats] | None:
-        """The columns and the capacities of both resources, `[resource, row]` or `[resource, 1]`; not to be changed, nor kept.
+    def everywhere(self) -> tuple[Floats, Floats] | None:
+        """The columns and the capacities of both resources, `[resource, row]`; not to be changed, nor kept.
 
         None if a node has nothing of a resource, or too much for floats to be exact.
         """
         if self._position != self._snapshot.position or self._structure != self._snapshot.structure:
             self._catch_up()
-        capacities = self._capacities
-        if capacities is None:
-            return None
+        return None if self._capacities is None else (self._columns, self._capacities)
+
+    def of(self, rows: Rows) -> tuple[Floats, Floats]:
+        """`everywhere` for some rows; the capacities are `[resource, 1]` if all nodes have the same. LookupError where that is None."""
+        found = self.everywhere()
+        if found is None:
+            raise LookupError("floats cannot stand for what these nodes have")
+        columns, capacities = found
         if isinstance(rows, slice):
-            return self._columns[:, rows], capacities if capacities.shape[1] == 1 else capacities[:, rows]
+            return columns[:, rows], capacities[:, :1] if self.is_uniform else capacities[:, rows]
         latest = self._latest
         if latest is None or latest[0] is not rows:
-            some = capacities if capacities.shape[1] == 1 else capacities.take(rows, axis=1)
-            latest = self._latest = (rows, self._columns.take(rows, axis=1), some)
+            some = capacities[:, :1] if self.is_uniform else capacities.take(rows, axis=1)
+            latest = self._latest = (rows, columns.take(rows, axis=1), some)
         return latest[1], latest[2]
+
+    @property
+    def size(self) -> int:
+        """The number of rows."""
+        return self._snapshot.size
 
     def _catch_up(self) -> None:
         snapshot = self._snapshot
@@ -137,9 +119,7 @@ class ResourceColumns:
             return
         least, most = allocatable.min(axis=1), allocatable.max(axis=1)
         self.least = (float(least[0]), float(least[1]))
-        if (least == most).all():
-            self._capacities = least.astype(np.float64).reshape(2, 1)
-            return
+        self.is_uniform = bool((least == most).all())
         self._capacities = np.repeat(least.astype(np.float64).reshape(2, 1), snapshot.size, axis=1)
         self._capacities[:, snapshot.alive[rows]] = allocatable
 

@@ -17,7 +17,17 @@ from numpy.typing import NDArray
 from bayplan.api.selectors import LabelSelector
 from bayplan.scheduler.framework.extension_points import FEW_ROWS
 from bayplan.scheduler.snapshot.counters import PodCounter
-from bayplan.scheduler.snapshot.labels import Bools, ChangedRows, Counts, IntRows, Ints, LabelColumn, Rows, listed
+from bayplan.scheduler.snapshot.labels import (
+    Bools,
+    ChangedRows,
+    Counts,
+    IntRows,
+    Ints,
+    LabelColumn,
+    Rows,
+    listed,
+    part,
+)
 from bayplan.scheduler.snapshot.snapshot import WhatIfPods
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -177,36 +187,51 @@ class Skews:
 
 
 class Cost:
-    """What one ScheduleAnyway constraint adds to the score per row: `cost[row]`; zero without the label.
+    """What one ScheduleAnyway constraint adds to the score of a row; zero without the label.
 
     `weight` follows from how many domains the feasible nodes make up: `feasible[domain]` of them are in each. Of host
-    names there are as many as feasible nodes; these are not counted one by one.
+    names there are as many as feasible nodes; these are not counted one by one, and pods are counted per row.
     """
 
-    __slots__ = ("cost", "domains", "feasible", "is_hostname", "spread", "weight")
+    __slots__ = ("domains", "feasible", "is_hostname", "spread", "table", "weight")
 
     def __init__(self, domains: Domains, chosen: Bools) -> None:
         self.domains = domains
         self.is_hostname = domains.constraint.topology_key == HOSTNAME
-        ids, length = domains.ids, len(domains.counts)
-        missing = ids < 0
-        is_missing = bool(missing.any())
         self.feasible: Ints | None = None
         if self.is_hostname:
             self.spread = int(np.count_nonzero(chosen))
-            counts = domains.seen
         else:
-            places = np.where(missing, length - 1, ids) if is_missing else ids
-            self.feasible = np.bincount(places if chosen.all() else places[chosen], minlength=length)
+            self.feasible = self._count(chosen)
             self.spread = int(np.count_nonzero(self.feasible))
-            counts = domains.counts.take(places)
         self.weight = math.log(self.spread + 2)
-        self.cost: Fractions = self._of(counts.astype(np.float64))
-        if is_missing:
-            self.cost[missing] = 0.0
+        counts = domains.seen if self.is_hostname else domains.counts
+        self.table: Fractions = self._of(counts.astype(np.float64))
+        """The cost per row for host names, per domain otherwise, with an entry more for rows without the label."""
+        if not self.is_hostname:
+            self.table[-1] = 0.0
+        elif (missing := domains.ids < 0).any():
+            self.table[missing] = 0.0
+
+    def _count(self, chosen: Bools) -> Ints:
+        """How many of the chosen rows each domain has; the last entry is that of rows without the label."""
+        ids, length = self.domains.ids, len(self.domains.counts)
+        if chosen.all():
+            counts = self.domains.column.rows_per_value()
+            return np.append(counts, len(chosen) - counts.sum())
+        places = ids[chosen]
+        return np.bincount(np.where(places < 0, length - 1, places), minlength=length)
 
     def _of(self, counts: Any) -> Any:
         return counts * self.weight + float(self.domains.constraint.max_skew - 1)
+
+    def of(self, rows: Rows) -> Fractions:
+        """The cost of some rows."""
+        return self.table[rows] if self.is_hostname else self.table.take(part(self.domains.ids, rows))
+
+    def of_row(self, row: int) -> float:
+        """The cost of one row."""
+        return self.table.item(row if self.is_hostname else self.domains.ids.item(row))
 
     def empty(self, rows: Rows) -> Fractions:
         """The cost of nodes if no pods were counted on them."""
@@ -233,8 +258,7 @@ class Cost:
         if not domains.catch_up(row) or domain < 0:
             return None
         if self.is_hostname:
-            self.cost[row] = self._of(float(domains.seen.item(row)))
+            self.table[row] = self._of(float(domains.seen.item(row)))
             return np.array([row], dtype=np.intp)
-        there = domains.column.rows_of(domain)
-        self.cost[there] = self._of(float(domains.counts.item(domain)))
-        return there
+        self.table[domain] = self._of(float(domains.counts.item(domain)))
+        return domains.column.rows_of(domain)

@@ -119,9 +119,11 @@ class _Credits:
 
     def add_up(self) -> None:
         """The credit of all domains."""
-        self.credit = np.zeros(len(self.column.values) + 1, dtype=np.int64)
-        for counts, weight in self.sources:
-            self.credit += counts.domains() * weight
+        length = len(self.column.values) + 1
+        parts = [counts.padded()[:length] * np.int64(weight) for counts, weight in self.sources]
+        self.credit = parts[0]
+        for part in parts[1:]:
+            self.credit += part
 
     def changed(self, rows: ChangedRows) -> list[int]:
         """Those of some rows whose domain's credit is not what it was at the last look."""
@@ -279,10 +281,12 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScor
             column = counts.column
             credits = by_key.setdefault(id(column), _Credits(column, [], np.zeros(0, dtype=np.int64)))
             credits.sources.append((counts, weight))
-        raw = np.zeros(self.snapshot.size, dtype=np.int64)
+        raw: Ints | None = None
         for credits in by_key.values():
             credits.add_up()
-            raw += credits.credit[credits.column.ids[: self.snapshot.size]]
+            here = credits.credit.take(credits.column.ids[: self.snapshot.size])
+            raw = here if raw is None else raw + here
+        assert raw is not None, "there are sources"
         state.score_data[self.name] = _Score(list(by_key.values()), raw, counters)
         return None
 

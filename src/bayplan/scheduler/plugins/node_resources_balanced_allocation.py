@@ -7,24 +7,22 @@ without the pod: 50 + (50 + after - before) / 2.
 from __future__ import annotations
 
 import math
-from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bayplan.scheduler.framework.arguments import NodeResourcesBalancedAllocationArgs
 from bayplan.scheduler.framework.extension_points import MAX_NODE_SCORE, PreScorePlugin, Scope, ScorePlugin
-from bayplan.scheduler.framework.resource_columns import Bound, in_blocks, resource_columns
+from bayplan.scheduler.framework.resource_columns import resource_columns
 from bayplan.scheduler.framework.state import CycleState, Handle, PodShape
+from bayplan.scheduler.framework.two_resource_scores import balanced
 from bayplan.scheduler.framework.verdicts import SKIP, Skip
 from bayplan.scheduler.snapshot.device_totals import DeviceTotals, device_totals
 from bayplan.scheduler.snapshot.labels import Ints, Rows
 from bayplan.scheduler.snapshot.resources import is_scalar_resource
 
 Fractions = NDArray[np.float64]
-
-_FULL: Final = Bound(1, np.float64)
 
 
 class _Balanced(NamedTuple):
@@ -47,36 +45,38 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         )
 
     def pre_score(self, state: CycleState, pod: PodShape, feasible: Rows) -> Skip | None:
-        balanced = []
+        found = []
         for item in self.args.resources:
             request = pod.amounts.requested.get(item.name, 0)
             column = self.snapshot.resources.find(item.name)
             if column is not None and (request or not is_scalar_resource(item.name)):
                 devices = device_totals(self.snapshot, item.name)
-                balanced.append(_Balanced(column, request, devices))
-        wanted = any(item.request for item in balanced)
-        state.score_data[self.name] = tuple(balanced) if wanted else ()
+                found.append(_Balanced(column, request, devices))
+        wanted = any(item.request for item in found)
+        state.score_data[self.name] = tuple(found) if wanted else ()
         return None if wanted else SKIP
 
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
         snapshot = self.snapshot
         if not state.score_data[self.name]:  # Asked although PreScore is disabled, which would have said so.
             return np.zeros(snapshot.select(rows), dtype=np.int64)
-        balanced: tuple[_Balanced, ...] = state.score_data[self.name]
-        if len(balanced) == 2:
-            fast = in_blocks(rows, snapshot.size, partial(self._scores_of_two, *balanced))
+        items: tuple[_Balanced, ...] = state.score_data[self.name]
+        if len(items) == 2 and items[0].devices is None and items[1].devices is None:
+            one, other = items
+            columns = resource_columns(snapshot, one.column, other.column)
+            fast = balanced(columns, rows, (one.request, other.request))
             if fast is not None:
                 return fast
-        return self._scores(balanced, rows, is_empty=False)
+        return self._scores(items, rows, is_empty=False)
 
     def score_empty(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
         return self._scores(state.score_data[self.name], rows, is_empty=True)
 
-    def _scores(self, balanced: tuple[_Balanced, ...], rows: Rows, *, is_empty: bool) -> Ints:
+    def _scores(self, items: tuple[_Balanced, ...], rows: Rows, *, is_empty: bool) -> Ints:
         """The scores by any number of resources. is_empty: as if no pods were on the nodes."""
         snapshot = self.snapshot
         before, after, present = [], [], []
-        for item in balanced:
+        for item in items:
             capacity = snapshot.allocatable[item.column, rows]
             requested = np.zeros_like(capacity) if is_empty else snapshot.requested[item.column, rows]
             if item.devices is not None:
@@ -91,15 +91,15 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
 
     def score_row(self, state: CycleState, pod: PodShape, row: int) -> int:
         snapshot = self.snapshot
-        balanced: tuple[_Balanced, ...] = state.score_data[self.name]
-        if not balanced:
+        items: tuple[_Balanced, ...] = state.score_data[self.name]
+        if not items:
             return 0
-        if len(balanced) == 2:
-            gain = self._gain_of_two(*balanced, row)
+        if len(items) == 2:
+            gain = self._gain_of_two(*items, row)
             if gain is not None:
                 return MAX_NODE_SCORE // 2 + (gain // 2 if gain >= 0 else -(-gain // 2))
         before, after = [], []
-        for item in balanced:
+        for item in items:
             capacity = snapshot.allocatable.item(item.column, row)
             requested = snapshot.requested.item(item.column, row)
             if not capacity and item.devices is not None:
@@ -109,32 +109,6 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
                 after.append(min((requested + item.request) / capacity, 1.0))
         gain = MAX_NODE_SCORE // 2 + _balance_of(after) - _balance_of(before)
         return MAX_NODE_SCORE // 2 + (gain // 2 if gain >= 0 else -(-gain // 2))
-
-    def _scores_of_two(self, one: _Balanced, other: _Balanced, rows: Rows) -> Ints | None:
-        """The scores by the usual two resources; None if nodes lack one of them.
-
-        With d the difference of the two shares, (1 - d / 2) * 100 is worked out as (2 - d) * 50: halving a float is exact.
-        """
-        if one.devices is not None or other.devices is not None:
-            return None
-        found = resource_columns(self.snapshot, one.column, other.column).of(rows)
-        if found is None:
-            return None
-        columns, capacities = found
-        shares = columns[2:4] + np.array(((one.request,), (other.request,)), dtype=np.float64)
-        shares /= capacities
-        np.minimum(shares, _FULL.of(shares.shape[1]), out=shares)
-        gain: Fractions = shares[0]
-        gain -= shares[1]
-        np.abs(gain, out=gain)
-        np.subtract(2.0, gain, out=gain)
-        gain *= MAX_NODE_SCORE // 2
-        np.floor(gain, out=gain)
-        gain -= columns[4]
-        gain *= 0.5
-        scores: Ints = gain.astype(np.int16)
-        scores += MAX_NODE_SCORE // 2
-        return scores
 
     def _gain_of_two(self, one: _Balanced, other: _Balanced, row: int) -> int | None:
         """The gain for the usual two resources, without lists; None if the node lacks one of them."""

@@ -5,7 +5,6 @@ Strategies: LeastAllocated (default) spreads, MostAllocated packs, RequestedToCa
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,13 +21,15 @@ from bayplan.scheduler.framework.extension_points import (
 )
 from bayplan.scheduler.framework.placement_fullness import PlacementFullness
 from bayplan.scheduler.framework.placements import PlacementScorePlugin, Proposal
-from bayplan.scheduler.framework.resource_columns import Bound, in_blocks, resource_columns, with_defaults
+from bayplan.scheduler.framework.resource_columns import resource_columns, with_defaults
 from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodShape
+from bayplan.scheduler.framework.two_resource_scores import least_allocated
 from bayplan.scheduler.framework.verdicts import Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.framework.what_if import WhatIf
+from bayplan.scheduler.kernels.choice import KERNELS
 from bayplan.scheduler.snapshot.device_totals import DeviceTotals, device_totals
 from bayplan.scheduler.snapshot.extended_resources import class_behind
-from bayplan.scheduler.snapshot.labels import IntRows, Ints, Rows, part
+from bayplan.scheduler.snapshot.labels import Ints, Rows, part
 from bayplan.scheduler.snapshot.nodes import node_facts
 from bayplan.scheduler.snapshot.resources import (
     CPU,
@@ -41,9 +42,12 @@ from bayplan.scheduler.snapshot.resources import (
 TOO_MANY_PODS: Final = 1
 """Lowest bit of a verdict's bit set; then two bits per requested resource: insufficient, and more than the node has."""
 
-_MOST_NODES: Final = 300
-"""A pod may request what so many nodes have, for scores to fit into 16 bits while they are worked out."""
-_NOTHING: Final = Bound(0, np.int16)
+
+_TABULATED: Final = 5
+"""Requested resources whose bit sets are looked up in a table."""
+_IN_32_BITS: Final = 15
+"""So many have bit sets of 32 bits at most."""
+_UNKNOWN: Final = -1
 
 
 class _Scored(NamedTuple):
@@ -94,7 +98,7 @@ class _RowWhatIf(WhatIf):
             capacity = self.capacity[position]
             if capacity or column not in self.plugin.devices(self.state):
                 bits |= (3 if amount > capacity else 1) << (2 * position + 1)
-        return self.plugin.code(self.vector, bits) if bits else 0
+        return self.plugin.code(self.vector, bits)
 
 
 class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin):
@@ -109,7 +113,10 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         super().__init__(args, handle)
         self.args = args if isinstance(args, NodeResourcesFitArgs) else NodeResourcesFitArgs()
         self.curve = utilization_curve(self.args.shape) if self.args.shape else np.zeros(101, dtype=np.int64)
-        self._codes: dict[tuple[Vector, int], int] = {}
+        self._codes: dict[tuple[tuple[int, ...], int], int] = {}
+        """By the columns of the requested resources and the bit set."""
+        self._tables: dict[tuple[int, ...], Codes] = {}
+        """By these columns, the verdicts of all bit sets, as far as they have come up."""
         self._fullness = PlacementFullness(self.snapshot, self.args)
 
     # Filter
@@ -141,36 +148,69 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         vector: Vector = state.data[self.name]
         if snapshot.fits_everywhere(vector):
             return np.zeros(snapshot.select(rows), dtype=np.int32)
-        refused = part(snapshot.places, rows) <= 0
-        for column, amount in vector:
-            refused |= part(snapshot.free[column], rows) < amount
-        codes = np.zeros(len(refused), dtype=np.int32)
-        if not np.count_nonzero(refused):
-            if isinstance(rows, slice):
-                snapshot.look_for_room()
-        else:
-            which = refused.nonzero()[0]
-            codes[which] = self._refusals(state, which if isinstance(rows, slice) else rows[which])
+        codes = self._by_loop(state, vector) if isinstance(rows, slice) and KERNELS.loops is not None else None
+        if codes is None:
+            codes = self._by_columns(state, vector, rows)
+        if isinstance(rows, slice) and not np.count_nonzero(codes):
+            snapshot.look_for_room()
         return codes
 
-    def _refusals(self, state: CycleState, rows: IntRows) -> Codes:
-        """The verdicts on rows that lack something; 0 where only devices are lacking."""
-        snapshot = self.snapshot
-        vector: Vector = state.data[self.name]
-        bits = (snapshot.places[rows] <= 0).astype(np.int64)
+    def _by_loop(self, state: CycleState, vector: Vector) -> Codes | None:
+        """The verdicts on all rows by a compiled loop; None if one has not come up before, or the pod requests too many resources."""
+        snapshot, loops = self.snapshot, KERNELS.loops
+        if loops is None or len(vector) > _TABULATED:
+            return None
+        devices = self.devices(state)
+        columns = [column for column, _ in vector]
+        codes: Codes = loops.verdicts(
+            snapshot.places,
+            snapshot.free,
+            snapshot.allocatable,
+            np.array(columns, dtype=np.int64),
+            np.array([amount for _, amount in vector], dtype=np.int64),
+            np.array([column in devices for column in columns], dtype=np.int64),
+            self._table(tuple(columns)),
+            snapshot.size,
+        )
+        return None if len(codes) and codes.min() == _UNKNOWN else codes
+
+    def _by_columns(self, state: CycleState, vector: Vector, rows: Rows) -> Codes:
+        """The verdicts by NumPy; see `kernels.loops.verdicts` for the bit sets."""
+        snapshot, devices = self.snapshot, self.devices(state)
+        bits: Ints = (part(snapshot.places, rows) <= 0).astype(np.int32 if len(vector) < _IN_32_BITS else np.int64)
         for position, (column, amount) in enumerate(vector):
-            allocatable = snapshot.allocatable[column, rows]
-            short = amount > snapshot.free[column, rows]
-            if short.any():
-                if column in self.devices(state):
-                    short &= allocatable != 0
-                bits |= short.astype(np.int64) << (2 * position + 1)
-                bits |= (short & (amount > allocatable)).astype(np.int64) << (2 * position + 2)
-        codes = np.zeros(len(bits), dtype=np.int32)
-        for distinct in np.unique(bits):
-            if distinct:
-                codes[bits == distinct] = self.code(vector, int(distinct))
+            short = part(snapshot.free[column], rows) < amount
+            if not np.count_nonzero(short):
+                continue
+            allocatable = part(snapshot.allocatable[column], rows)
+            if column in devices:
+                short &= allocatable != 0
+            bits |= short.astype(bits.dtype) << (2 * position + 1)
+            short &= allocatable < amount
+            bits |= short.astype(bits.dtype) << (2 * position + 2)
+        return self._verdicts(vector, bits) if np.count_nonzero(bits) else np.zeros(len(bits), dtype=np.int32)
+
+    def _verdicts(self, vector: Vector, bits: Ints) -> Codes:
+        """The verdicts that bit sets stand for."""
+        if len(vector) > _TABULATED:
+            distinct, numbers = np.unique(bits, return_inverse=True)
+            return np.array([self.code(vector, one) for one in distinct.tolist()], dtype=np.int32).take(numbers)
+        table = self._table(tuple([column for column, _ in vector]))
+        codes: Codes = table.take(bits)
+        unknown = codes == _UNKNOWN
+        if np.count_nonzero(unknown):
+            for one in np.unique(bits[unknown]).tolist():
+                table[one] = self.code(vector, one)
+            codes = table.take(bits)
         return codes
+
+    def _table(self, columns: tuple[int, ...]) -> Codes:
+        """The verdicts by bit set, `_UNKNOWN` for those that have not come up."""
+        table = self._tables.get(columns)
+        if table is None:
+            table = self._tables[columns] = np.full(2 << 2 * len(columns), _UNKNOWN, dtype=np.int32)
+            table[0] = 0
+        return table
 
     def filter_row(self, state: CycleState, pod: PodShape, row: int) -> int:
         snapshot = self.snapshot
@@ -182,23 +222,26 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
                 capacity = snapshot.allocatable.item(column, row)
                 if capacity or column not in self.devices(state):
                     bits |= (3 if amount > capacity else 1) << (2 * position + 1)
-        return self.code(vector, bits) if bits else 0
+        return self.code(vector, bits)
 
     def row_what_if(self, state: CycleState, pod: PodShape, row: int) -> WhatIf | None:
         return _RowWhatIf(self, state, row)
 
     def code(self, vector: Vector, bits: int) -> int:
-        """The verdict that a bit set stands for."""
-        code = self._codes.get((vector, bits))
+        """The verdict that a bit set stands for; it is the same whatever the amounts."""
+        if not bits:
+            return 0
+        columns = tuple([column for column, _ in vector])
+        code = self._codes.get((columns, bits))
         if code is None:
             reasons = ["Too many pods"] if bits & TOO_MANY_PODS else []
             status = Status.UNSCHEDULABLE
-            for position, (column, _) in enumerate(vector):
+            for position, column in enumerate(columns):
                 if bits >> (2 * position + 1) & 1:
                     reasons.append(f"Insufficient {self.snapshot.resources.names[column]}")
                 if bits >> (2 * position + 2) & 1:
                     status = Status.UNRESOLVABLE
-            code = self._codes[vector, bits] = self.reasons.code(status, self.name, *reasons)
+            code = self._codes[columns, bits] = self.reasons.code(status, self.name, *reasons)
         return code
 
     # Score
@@ -219,9 +262,12 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
         scored: tuple[_Scored, ...] = state.score_data[self.name]
         if len(scored) == 2 and self.args.strategy == "LeastAllocated":
-            fast = in_blocks(rows, self.snapshot.size, partial(self._least_allocated, *scored))
-            if fast is not None:
-                return fast
+            one, other = scored
+            if one.devices is None and other.devices is None:
+                columns = resource_columns(self.snapshot, one.column, other.column)
+                fast = least_allocated(columns, rows, (one.request, other.request), (one.weight, other.weight))
+                if fast is not None:
+                    return fast
         return self._scores(state, rows, is_empty=False)
 
     def score_empty(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
@@ -258,30 +304,6 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return rounded
         quotient: Ints = total // divisor
         return quotient
-
-    def _least_allocated(self, one: _Scored, other: _Scored, rows: Rows) -> Ints | None:
-        """The scores of two resources by way of float64; None if that would not be exact, or nodes lack one."""
-        columns = resource_columns(self.snapshot, one.column, other.column)
-        found = columns.of(rows) if one.devices is None and other.devices is None else None
-        if found is None:
-            return None
-        if one.request > _MOST_NODES * columns.least[0] or other.request > _MOST_NODES * columns.least[1]:
-            return None
-        values, capacities = found
-        taken = np.array(((one.request,), (other.request,)), dtype=np.float64)
-        taken *= MAX_NODE_SCORE
-        left = values[:2] - taken
-        left /= capacities
-        scores: Ints = left.astype(np.int16)
-        np.maximum(scores, _NOTHING.of(scores.shape[1]), out=scores)
-        if one.weight == other.weight:
-            total: Ints = scores[0]
-            total += scores[1]
-            total >>= 1
-            return total
-        total = scores[0] * np.int64(one.weight) + scores[1] * np.int64(other.weight)
-        total //= one.weight + other.weight
-        return total
 
     def _requested(self, item: _Scored, rows: Rows) -> Ints:
         return with_defaults(self.snapshot, item.column)[rows]

@@ -33,7 +33,7 @@ from bayplan.scheduler.framework.state import CycleState, Handle, PodInfo, PodSh
 from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.framework.workload_selectors import default_selector
 from bayplan.scheduler.snapshot.counters import PodCounter
-from bayplan.scheduler.snapshot.labels import Bools, ChangedRows, IntRows, Ints, Rows, listed
+from bayplan.scheduler.snapshot.labels import Bools, ChangedRows, IntRows, Ints, Rows, listed, part
 from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher
 from bayplan.scheduler.snapshot.shape import compiled_or_nothing
 from bayplan.scheduler.snapshot.snapshot import WhatIfPods
@@ -258,7 +258,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
                     moved.append(there)
         if len(data.costs) == 1:
             for there in moved:
-                data.raw[there] = _round(data.costs[0].cost.item(there.item(0)))
+                data.raw[there] = _round(data.costs[0].of_row(there.item(0)))
             return joined(moved)
         answer = joined(moved)
         if isinstance(answer, slice):
@@ -267,7 +267,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
         for row in answer:
             total = 0.0
             for cost in data.costs:  # not sum(), which corrects rounding errors that Kubernetes makes
-                total += cost.cost.item(row)
+                total += cost.of_row(row)
             data.raw[row] = _round(total)
         return answer
 
@@ -280,7 +280,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
         data: _Score = state.score_data[self.name]
         total: Fractions = np.zeros(self.snapshot.select(rows))
         for item in data.costs:
-            total += item.empty(rows) if item.is_hostname else item.cost[rows]
+            total += item.empty(rows) if item.is_hostname else item.of(rows)
         return _whole(total) if data.ignored is None else np.where(data.ignored[rows], 0, _whole(total))
 
     def score_row(self, state: CycleState, pod: PodShape, row: int) -> int:
@@ -350,9 +350,11 @@ def _with_match_labels(selector: LabelSelector, keys: tuple[str, ...], labels: M
 
 def _rounded(costs: list[Cost], rows: Rows) -> Ints:
     """The sums of costs, rounded half up."""
-    total = costs[0].cost[rows]
+    if len(costs) == 1 and not costs[0].is_hostname:
+        return _whole(costs[0].table).take(part(costs[0].domains.ids, rows))
+    total = costs[0].of(rows)
     for item in costs[1:]:
-        total = total + item.cost[rows]
+        total = total + item.of(rows)
     return _whole(total)
 
 

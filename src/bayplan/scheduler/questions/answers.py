@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from heapq import nsmallest
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from bayplan.scheduler.decision import Decision
+from bayplan.scheduler.decision import BEST_NAMED, Decision, ScoredChoice
 from bayplan.scheduler.questions.openapi import API_VERSION, KIND
-
-_NODES_NAMED: Final = 10
-"""Nodes that are named of those that are equally good."""
 
 
 @dataclass(slots=True)
@@ -83,13 +80,18 @@ def _chosen(decision: Decision) -> dict[str, Any]:
     found: dict[str, Any] = {"feasible": int(np.count_nonzero(decision.codes == 0))}
     if decision.decided_by:
         return found | {"decidedBy": decision.decided_by}
+    choice = decision.choice if decision.choice is not None else _choice_of(decision)
+    if choice.scores:
+        found["score"] = sum(choice.scores.values())
+        found["scores"] = {name: score for name, score in sorted(choice.scores.items()) if score}
+    return found | {"equallyGood": choice.equally_good, "best": [decision.names[row] for row in choice.best]}
+
+
+def _choice_of(decision: Decision) -> ScoredChoice:
+    """How the node was chosen, from the scores of all."""
     rows = decision.best_rows
-    if decision.scores:
-        scores = {name: int(values[decision.row]) for name, values in sorted(decision.scores.items())}
-        found["score"] = sum(scores.values())
-        found["scores"] = {name: score for name, score in scores.items() if score}
-    best = nsmallest(_NODES_NAMED, (decision.names[row] for row in rows))
-    return found | {"equallyGood": len(rows), "best": best}
+    scores = {name: int(values[decision.row]) for name, values in decision.scores.items()}
+    return ScoredChoice(scores, len(rows), tuple(nsmallest(BEST_NAMED, rows, key=decision.names.__getitem__)))
 
 
 def everywhere(decision: Decision) -> dict[str, Any]:

@@ -7,7 +7,7 @@ that the next one sees it. Then all is taken back: the scheduler's picture is as
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from bayplan.scheduler.cache import Cache
@@ -35,7 +35,10 @@ def answer(core: SchedulerCore, question: Question, *, explain: bool = False) ->
     Extenders are asked as for other pods. Until the answer is there, the core must hear of nothing and schedule nothing.
     """
     asking = _Asking(core, explain)
-    with _supposed(core, question):
+    with ExitStack() as meanwhile:
+        meanwhile.enter_context(_supposed(core, question))
+        for cycle in core.cycles.values():
+            meanwhile.enter_context(cycle.asked())
         return (yield from asking.run(question.pods))
 
 
@@ -122,9 +125,15 @@ class _Asking:
         known = self._refused.get(id(info.shape))
         if known is not None:
             return self._note(found, known)
-        is_first = (one.workload, True) not in self._told
+        is_told = self._explain or (one.workload, True) not in self._told
         decision = yield from decision_of(
-            cycle, self._core.settings.extenders, info, full=is_first or self._explain, explain=self._explain
+            cycle,
+            self._core.settings.extenders,
+            info,
+            full=is_told,
+            explain=self._explain,
+            scored=self._explain,
+            brief=is_told,
         )
         if one.everywhere:
             found.details = everywhere(decision)

@@ -83,6 +83,10 @@ class EncodedColumn(Generic[T]):
             rows = self._rows[number] = np.flatnonzero(self.ids == number)
         return rows
 
+    def rows_per_value(self) -> Ints:
+        """How many rows hold each value, by its number."""
+        return np.array(self._uses, dtype=np.int64)
+
     def _intern(self, value: T) -> int:
         """The number of a value, made if it is new, with one more row that has it."""
         number = self._index.get(value)
