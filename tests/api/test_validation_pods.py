@@ -140,3 +140,11 @@ def test_terminated_containers_of_pods_that_never_restart_stay_terminated() -> N
     new.status.container_statuses = (core_v1.ContainerStatus(name="c"),)
     found = STRATEGY.validate_status_update(new, old)
     assert [error.field for error in found] == ["status.containerStatuses[0].state"]
+
+
+@pytest.mark.parametrize("subresource", ["ephemeralcontainers", "resize"])
+def test_ways_in_for_containers_begin_no_deletion(subresource: str) -> None:
+    old, new = pod(), pod()
+    new.metadata.deletion_timestamp, new.metadata.deletion_grace_period_seconds = "2020-01-01T00:00:00Z", 7
+    STRATEGY.prepare_subresource_update(subresource, new, old)
+    assert (new.metadata.deletion_timestamp, new.metadata.deletion_grace_period_seconds) == (None, None)

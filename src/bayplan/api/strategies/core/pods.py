@@ -111,6 +111,8 @@ class PodStrategy(Strategy):
             new, kept = obj.metadata, old.metadata
             new.labels, new.annotations = kept.labels, kept.annotations
             new.finalizers, new.owner_references = kept.finalizers, kept.owner_references
+            new.deletion_timestamp = kept.deletion_timestamp
+            new.deletion_grace_period_seconds = kept.deletion_grace_period_seconds
         if subresource == "ephemeralcontainers":
             obj.spec = _replace(old.spec, ephemeral_containers=obj.spec.ephemeral_containers)
         elif subresource == "resize":
