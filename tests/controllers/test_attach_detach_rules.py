@@ -57,27 +57,48 @@ def test_what_is_attached_is_reported_and_what_is_on_its_way_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "waited", "detached"),
+    ("where", "waited", "forced"),
     [
-        pytest.param(node(), 0.0, True, id="not mounted: at once"),
-        pytest.param(node(in_use=True), 10_000.0, False, id="mounted on a healthy node: never"),
-        pytest.param(node(in_use=True, ready=False), 10.0, False, id="mounted on a silent node: not yet"),
+        pytest.param(node(), 0.0, "", id="not mounted: at once"),
+        pytest.param(node(in_use=True), 10_000.0, None, id="mounted on a healthy node: never"),
+        pytest.param(node(in_use=True, ready=False), 10.0, None, id="mounted on a silent node: not yet"),
         pytest.param(
-            node(in_use=True, ready=False), 361.0, True, id="mounted on a silent node: by force after six minutes"
+            node(in_use=True, ready=False), 361.0, "timeout", id="mounted on a silent node: by force after six minutes"
         ),
-        pytest.param(node(in_use=True, ready=False, lost=True), 0.0, True, id="node out of service: at once"),
-        pytest.param(None, 10.0, False, id="node gone: not yet"),
-        pytest.param(None, 361.0, True, id="node gone for six minutes"),
+        pytest.param(
+            node(in_use=True, ready=False, lost=True), 0.0, "out-of-service", id="node out of service: at once"
+        ),
+        pytest.param(None, 10.0, None, id="node gone: not yet"),
+        pytest.param(None, 361.0, "timeout", id="node gone for six minutes"),
     ],
 )
 def test_an_unwanted_volume_is_detached_when_it_cannot_be_mounted_any_more(
-    where: core_v1.Node | None, waited: float, detached: bool
+    where: core_v1.Node | None, waited: float, forced: str | None
 ) -> None:
     one = attachment()
     plan = rules.plan(where, {}, [(NAME, one)], set(), {one.metadata.name: 0.0}, waited)
-    assert bool(plan.detach) is detached
+    detached = forced is not None
+    assert [one.forced for one in plan.detach] == ([forced] if detached else [])
     assert bool(plan.waits) is not detached
     assert bool(plan.report) is not detached, "the node learns of it before it happens"
+
+
+@pytest.mark.parametrize(
+    ("where", "forced"),
+    [
+        pytest.param(node(in_use=True, ready=False), None, id="silent node: never"),
+        pytest.param(None, None, id="node gone: never"),
+        pytest.param(node(in_use=True, ready=False, lost=True), "out-of-service", id="node out of service: at once"),
+        pytest.param(node(ready=False), "", id="not mounted: at once"),
+    ],
+)
+def test_nothing_is_detached_for_the_time_that_went_by_where_that_is_forbidden(
+    where: core_v1.Node | None, forced: str | None
+) -> None:
+    one = attachment()
+    plan = rules.plan(where, {}, [(NAME, one)], set(), {one.metadata.name: 0.0}, 10_000.0, force_on_timeout=False)
+    assert [each.forced for each in plan.detach] == ([] if forced is None else [forced])
+    assert bool(plan.waits) is (forced is None)
 
 
 @pytest.mark.parametrize(

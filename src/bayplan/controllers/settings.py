@@ -36,6 +36,8 @@ class ControllerSettings:
     """The same for a large zone that is partially disrupted; in small ones none are evicted then."""
     orphaned_pod_period: float = 20.0
     """Between two looks for pods whose node is gone."""
+    disable_force_detach_on_timeout: bool = False
+    """Whether volumes that a node may have mounted stay attached to it however long it is not ready, if it is not out of service."""
     terminated_pod_threshold: int = 12_500
     """Pods that have ended are kept up to this number, the latest; 0 keeps all."""
     allocate_node_cidrs: bool = True

@@ -118,6 +118,11 @@ FLAGS: Mapping[str, Flag] = {
     "--secondary-affinity-eviction-rate": Flag(
         "secondary_affinity_eviction_rate", click.FLOAT, "The same for a large zone that is partially disrupted."
     ),
+    "--disable-force-detach-on-timeout": Flag(
+        "disable_force_detach_on_timeout",
+        click.BOOL,
+        "Whether volumes stay attached to a node that is not ready, however long it may have them mounted.",
+    ),
     "--terminated-pod-gc-threshold": Flag(
         "terminated_pod_threshold", click.INT, "Pods that have ended are kept up to this number; 0 keeps all."
     ),

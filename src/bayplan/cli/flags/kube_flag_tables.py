@@ -196,7 +196,6 @@ CONTROLLER_MANAGER: Final = _table(
         "cidr-allocator-type": "RangeAllocator",
         "enable-garbage-collector?": "true",
         "enable-dynamic-provisioning?": "true",
-        "disable-force-detach-on-timeout?": "false",
     },
     former={
         **_FORMER_PORTS,

@@ -17,6 +17,8 @@ from bayplan.informers.cache import SPEC, key_of
 
 _BLOCKED_SECONDS = 15.0
 """Between two looks at a volume that another node has; and at what may be mounted still."""
+_FORCED = "attach_detach_controller_attachdetach_controller_forced_detaches"
+_FORCED_HELP = "Number of times the A/D Controller performed a forced detach"
 
 
 class AttachDetachController(Controller):
@@ -30,6 +32,8 @@ class AttachDetachController(Controller):
         self._following = False
         self._unwanted: dict[str, float] = {}
         """Name of an attachment that nobody wants -> monotonic time since when."""
+        registry = self.context.metrics
+        self._forced = registry.counter(_FORCED, _FORCED_HELP, ("reason",)) if registry is not None else None
         self.volumes.on_change(add=self._volume_seen, update=lambda old, new: self._volume_seen(new))
 
     def _volume_seen(self, volume: core_v1.PersistentVolume) -> None:
@@ -138,7 +142,15 @@ class AttachDetachController(Controller):
                 self._unwanted.pop(one.metadata.name, None)
             else:
                 self._unwanted.setdefault(one.metadata.name, now)
-        plan = rules.plan(node, wanted, attached, self._elsewhere(key, wanted), self._unwanted, now)
+        plan = rules.plan(
+            node,
+            wanted,
+            attached,
+            self._elsewhere(key, wanted),
+            self._unwanted,
+            now,
+            force_on_timeout=not self.context.settings.disable_force_detach_on_timeout,
+        )
         try:
             await self._carry_out(key, node, plan)
         except ApiError as error:
@@ -153,7 +165,10 @@ class AttachDetachController(Controller):
             patch = {"metadata": {"uid": node.metadata.uid}, "status": {"volumesAttached": list(plan.report)}}
             await self.client.patch(core_v1.Node, node_name, "", patch, subresource="status")
         for one in plan.detach:
-            await self.client.delete(storage_v1.VolumeAttachment, one.metadata.name, uid=one.metadata.uid)
+            metadata = one.attachment.metadata
+            await self.client.delete(storage_v1.VolumeAttachment, metadata.name, uid=metadata.uid)
+            if one.forced and self._forced is not None:
+                self._forced.labels(one.forced).inc()
         for wanted in plan.attach:
             await self.client.create(wanted.attachment(node_name))
         for wanted in plan.blocked:

@@ -20,6 +20,9 @@ KEEP_TERMINATED = "volumes.kubernetes.io/keep-terminated-pod-volumes"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 MAX_WAIT_FOR_UNMOUNT = 360.0
 """Seconds after which a volume is detached from a node that is not healthy, though it may be mounted there."""
+TIMEOUT = "timeout"
+OUT_OF_SERVICE_REASON = "out-of-service"
+"""Why a volume is detached by force, as the metric of forced detaches says it."""
 _OWN_NAME = re.compile("csi-[0-9a-f]{64}")
 
 
@@ -76,12 +79,21 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class Detach:
+    """An attachment that has to go."""
+
+    attachment: storage_v1.VolumeAttachment
+    forced: str = ""
+    """`TIMEOUT` or `OUT_OF_SERVICE_REASON` if nobody knows whether the volume is still mounted; empty if it is not."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What to do about one node, in this order."""
 
     report: tuple[core_v1.AttachedVolume, ...]
     """What the node's status has to list as attached before anything is detached."""
-    detach: tuple[storage_v1.VolumeAttachment, ...] = ()
+    detach: tuple[Detach, ...] = ()
     attach: tuple[Wanted, ...] = ()
     blocked: tuple[Wanted, ...] = ()
     """Wanted volumes that another node has and that cannot be shared."""
@@ -96,11 +108,14 @@ def plan(
     elsewhere: set[str],
     unwanted_since: Mapping[str, float],
     now: float,
+    *,
+    force_on_timeout: bool = True,
 ) -> Plan:
     """Decide about a node.
 
     `wanted` and `attached` (the attachments of this node) go by unique name; `elsewhere` are the unique names of volumes that have an attachment to another
-    node; `unwanted_since` says since when (same clock as `now`) an attachment of a name is not wanted.
+    node; `unwanted_since` says since when (same clock as `now`) an attachment of a name is not wanted. Without `force_on_timeout` what a node that is not
+    healthy may have mounted stays attached until the node says otherwise or is out of service.
     """
     in_use = set(node.status.volumes_in_use) if node is not None else set()
     lost = node is not None and any(taint.key == OUT_OF_SERVICE for taint in node.spec.taints)
@@ -115,12 +130,13 @@ def plan(
         present.add(name)
         leaving = bool(one.metadata.deletion_timestamp)
         if name not in wanted and not leaving:
-            patient = now - unwanted_since.get(one.metadata.name, now) < MAX_WAIT_FOR_UNMOUNT
+            waited = now - unwanted_since.get(one.metadata.name, now)
+            expired = force_on_timeout and waited >= MAX_WAIT_FOR_UNMOUNT
             mounted = name in in_use or node is None
-            if mounted and not lost and (healthy or patient):
+            if mounted and not lost and (healthy or not expired):
                 waits.append(one.metadata.name)
             else:
-                detach.append(one)
+                detach.append(Detach(one, TIMEOUT if expired else OUT_OF_SERVICE_REASON if lost else ""))
                 continue
         if one.status.attached and not leaving:
             path = one.status.attachment_metadata.get("devicePath", "")
