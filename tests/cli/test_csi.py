@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from bayplan.cli.components import csi_controller
 from bayplan.cli.components.csi_controller import command, settings_of
 from bayplan.cli.main import main
 from bayplan.csi_controller.settings import CsiControllerSettings
@@ -72,6 +74,24 @@ def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
     result = run("csi-controller", "--kubeconfig", str(tmp_path / "missing"))
     assert result.exit_code == 2
     assert "missing: No such file or directory; name a kubeconfig with --kubeconfig" in result.output
+
+
+def test_it_can_be_stopped_while_no_driver_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped_soon() -> asyncio.Event:
+        stop, loop, task = asyncio.Event(), asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        loop.call_later(0.1, stop.set)
+        loop.call_later(20.0, task.cancel)  # fails the test
+        return stop
+
+    monkeypatch.setattr(csi_controller, "stop_event", stopped_soon)
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(
+        "clusters: [{name: a, cluster: {server: 'http://127.0.0.1:9'}}]\n"
+        "contexts: [{name: a, context: {cluster: a}}]\ncurrent-context: a\n"
+    )
+    result = run("csi-controller", "--csi-address", str(tmp_path / "none.sock"), "--kubeconfig", str(kubeconfig))
+    assert result.exit_code == 0, result.output
 
 
 def test_the_definitions_of_snapshots_are_printed_without_anchors() -> None:

@@ -64,7 +64,7 @@ def test_a_volume_lives_and_dies_over_a_socket(short_path: Path) -> None:
     async def main() -> None:
         driver = FakeDriver(SystemClock(), topology={"zone": "a"})
         async with served(short_path / "csi.sock", driver) as client:
-            await client.wait_until_ready()
+            await client.wait_until_ready(lambda: None)
             info = await client.info()
             assert (info.name, info.version, info.has_topology) == ("fake.csi.bayplan.dev", "1.0", True)
             assert info.controller == driver.controller
@@ -180,16 +180,20 @@ def test_codes_say_whether_the_driver_may_still_be_at_it(code: str, final: bool,
 def test_waiting_goes_on_until_the_driver_is_there_and_ready() -> None:
     async def test(driver: FakeDriver, client: CsiClient) -> None:
         driver.is_alive, driver.ready = False, False
-        waiting = asyncio.ensure_future(client.wait_until_ready())
-        await asyncio.sleep(8.0)
+        waits: list[str] = []
+        waiting = asyncio.ensure_future(client.wait_until_ready(lambda: waits.append("told")))
+        await asyncio.sleep(1.0)
+        assert not waits
+        await asyncio.sleep(20.0)
         assert not waiting.done()
+        assert waits == ["told"]
         driver.is_alive = True
         await asyncio.sleep(8.0)
         assert not waiting.done()
         driver.ready = None
         await asyncio.wait_for(waiting, 6.0)
         driver.fail("Probe", "FAILED_PRECONDITION", "no device")
-        assert await code_of(client.wait_until_ready()) == "FAILED_PRECONDITION"
+        assert await code_of(client.wait_until_ready(lambda: None)) == "FAILED_PRECONDITION"
 
     in_memory(test)
 

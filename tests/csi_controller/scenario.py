@@ -49,7 +49,7 @@ class Scenario:
         controllers = CsiControllers(
             self.cluster.connect(f"csi-{number}"),
             csi_client,
-            await discover(csi_client),
+            await discover(csi_client, lambda: None),
             chosen,
             clock=self.cluster.clock,
             randomness=SeededRandomness(f"csi {number}"),

@@ -105,8 +105,9 @@ class CsiClient:
         """Whether the driver is ready."""
         return (await self._call("Probe", EMPTY, csi.ProbeResponse, seconds)).ready is not False
 
-    async def wait_until_ready(self) -> None:
-        """Probe until the driver says that it is ready, for as long as nobody is there. Raises CsiError for any other error."""
+    async def wait_until_ready(self, waits: Callable[[], None]) -> None:
+        """Probe until the driver says that it is ready, for as long as nobody is there; call `waits` once if it has not for some seconds. Raises CsiError
+        for any other error."""
         pause = 0.25
         while True:
             try:
@@ -118,6 +119,8 @@ class CsiClient:
                     raise
                 logger.info("the driver does not answer yet: %s", error.message)
             await self._clock.sleep(pause)
+            if pause < _LAST_PAUSE <= pause * 2:
+                waits()
             pause = min(pause * 2, _LAST_PAUSE)
 
     async def info(self) -> DriverInfo:

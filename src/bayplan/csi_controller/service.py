@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 
 from bayplan.api.errors import ApiError
 from bayplan.client import Client
@@ -36,9 +37,9 @@ _FIRST_LOOK_SECONDS, _LOOK_SECONDS = 1.0, 10.0
 """Between two looks whether the definitions of snapshots are there: soon at first, since they often come together with the driver."""
 
 
-async def discover(client: CsiClient) -> DriverInfo:
-    """Wait until the driver is ready, and find out who it is and what it offers. Raises CsiError, StartError."""
-    await client.wait_until_ready()
+async def discover(client: CsiClient, waits: Callable[[], None]) -> DriverInfo:
+    """Wait until the driver is ready, and find out who it is and what it offers; call `waits` if it does not answer at first. Raises CsiError, StartError."""
+    await client.wait_until_ready(waits)
     found = await client.info()
     if not found.name:
         raise StartError("the driver has no name")

@@ -6,7 +6,9 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
+
+T = TypeVar("T")
 
 
 class Service(ABC):
@@ -34,13 +36,14 @@ class Service(ABC):
         await self.stop()
 
 
-async def wait_for_stop(stop: asyncio.Event, work: Awaitable[None]) -> None:
-    """Run `work` until told to stop, or until it ends. Raises what it raises before that."""
+async def wait_for_stop(stop: asyncio.Event, work: Awaitable[T]) -> T | None:
+    """Run `work` until told to stop, or until it ends: its result, None if it was stopped. Raises what it raises before that."""
     stopping, working = asyncio.ensure_future(stop.wait()), asyncio.ensure_future(work)
     try:
         await asyncio.wait({stopping, working}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
-            working.result()
+            return working.result()
+        return None
     finally:
         for task in (stopping, working):
             task.cancel()

@@ -238,6 +238,7 @@ def run_controllers(
     from bayplan.support.clock import SystemClock
     from bayplan.support.metrics import Registry
     from bayplan.support.randomness import SystemRandomness
+    from bayplan.support.running import wait_for_stop
 
     async def main() -> None:
         stop, clock, randomness, metrics = stop_event(), SystemClock(), SystemRandomness(), Registry()
@@ -246,15 +247,18 @@ def run_controllers(
         await health.start(host, port)
         connection = Connection(socket)
         probe = CsiClient(connection, seconds=settings.timeout, clock=clock)
-        driver = await discover(probe)
-        click.echo(f"started: csi-controller for {driver.name}")
-        observed = CsiClient(
-            connection, seconds=settings.timeout, clock=clock, observe=call_observer(metrics, driver.name)
-        )
-        controllers = CsiControllers(
-            client, observed, driver, settings, clock=clock, randomness=randomness, metrics=metrics
-        )
         try:
+            waits = f"waiting: no driver answers at {socket} yet (--csi-address)"
+            driver = await wait_for_stop(stop, discover(probe, lambda: click.echo(waits)))
+            if driver is None:
+                return
+            click.echo(f"started: csi-controller for {driver.name}")
+            observed = CsiClient(
+                connection, seconds=settings.timeout, clock=clock, observe=call_observer(metrics, driver.name)
+            )
+            controllers = CsiControllers(
+                client, observed, driver, settings, clock=clock, randomness=randomness, metrics=metrics
+            )
             await run_component(
                 client,
                 "csi-controller",
@@ -267,7 +271,9 @@ def run_controllers(
                 health=health,
             )
         finally:
-            await observed.close()
+            await connection.close()
+            await health.stop()
+            await client.close()
 
     try:
         run_loop(main())
