@@ -16,6 +16,7 @@ from bayplan.kubelet.core.security import (
     dotted,
     forbidden_sysctl,
     sandbox_security,
+    unenforceable_apparmor,
     verify_non_root,
 )
 from bayplan.kubelet.runtime.types import ContainerSecurity, NamespaceMode, SecurityProfile
@@ -296,6 +297,31 @@ def test_sysctls_are_allowed_if_they_are_safe_or_listed(
 
 def test_a_pod_without_sysctls_is_fine() -> None:
     assert forbidden_sysctl(pod("p"), ()) == ""
+
+
+@pytest.mark.parametrize(
+    ("own", "of_pod", "phase", "enabled", "text"),
+    [
+        pytest.param("RuntimeDefault", None, "Pending", False, "AppArmor is not enabled on the host", id="no AppArmor"),
+        pytest.param(None, "RuntimeDefault", "Pending", False, "AppArmor is not enabled on the host", id="the pod's"),
+        pytest.param(
+            "Unconfined", "RuntimeDefault", "", False, "AppArmor is not enabled on the host", id="pod's first"
+        ),
+        pytest.param("RuntimeDefault", None, "Pending", True, "", id="AppArmor is there"),
+        pytest.param("Unconfined", None, "Pending", False, "", id="nothing to enforce"),
+        pytest.param(None, None, "Pending", False, "", id="nothing said"),
+        pytest.param("RuntimeDefault", None, "Running", False, "", id="it runs already"),
+        pytest.param("Localhost", None, "Pending", True, "invalid empty AppArmor profile name", id="no name"),
+    ],
+)
+def test_a_node_takes_no_pod_whose_apparmor_profile_it_cannot_enforce(
+    own: str | None, of_pod: str | None, phase: str, enabled: bool, text: str
+) -> None:
+    main = container(security_context=Security(app_armor_profile=AppArmor(type=own)) if own else None)
+    of_all = PodSecurity(app_armor_profile=AppArmor(type=of_pod)) if of_pod else None
+    asked = pod("p", containers=(main,), security_context=of_all)
+    asked.status.phase = phase
+    assert unenforceable_apparmor(asked, enabled=enabled) == text
 
 
 @pytest.mark.parametrize(

@@ -19,17 +19,17 @@ from bayplan.cluster.kubelet_node.facts import FactReader
 from bayplan.cluster.kubelet_node.object import NodeObject
 from bayplan.cluster.kubelet_node.options import NodeOptions
 from bayplan.cluster.kubelet_node.pages import NodePages
+from bayplan.cluster.kubelet_node.pod_checks import PodChecks, has_apparmor
 from bayplan.cluster.kubelet_node.resources import NodeResources
 from bayplan.cluster.kubelet_node.server import make_server
 from bayplan.cluster.kubelet_node.storage import NodeStorage
 from bayplan.informers import InformerFactory
 from bayplan.kubelet.api_objects import ApiObjects
 from bayplan.kubelet.configuration import KubeletConfiguration
-from bayplan.kubelet.core.admission import Rejection
 from bayplan.kubelet.core.container_resources import LimitSettings
 from bayplan.kubelet.core.dns import NodeDns, parse_resolv_conf
 from bayplan.kubelet.core.eviction import Pressure, Threshold, parse_thresholds
-from bayplan.kubelet.core.security import NodeSecurity, forbidden_sysctl
+from bayplan.kubelet.core.security import NodeSecurity
 from bayplan.kubelet.core.shutdown import grace_periods
 from bayplan.kubelet.eviction_manager import EvictionManager
 from bayplan.kubelet.images.accounts import ApiAccounts
@@ -148,7 +148,11 @@ class Node:
             checks=(
                 lambda pod, others: self.shutdown.rejection(pod, others),
                 lambda pod, others: self.evictions.rejection(pod, others),
-                self._check_sysctls,
+                PodChecks(
+                    configuration.allowed_unsafe_sysctls,
+                    apparmor=has_apparmor(Path("/")),
+                    features=self.fact_reader.still().features,
+                ),
             ),
             tasks={
                 **self._tasks(),
@@ -266,10 +270,6 @@ class Node:
             path = Path(configuration.resolv_conf)
             own = parse_resolv_conf(path.read_text(errors="replace")) if path.exists() else None
         return NodeDns(tuple(configuration.cluster_dns), configuration.cluster_domain, own, self.options.addresses)
-
-    def _check_sysctls(self, pod: core_v1.Pod, others: list[core_v1.Pod]) -> Rejection | None:
-        text = forbidden_sysctl(pod, tuple(self.configuration.allowed_unsafe_sysctls))
-        return Rejection("SysctlForbidden", text) if text else None
 
     def _allocatable(self) -> Mapping[str, WireQuantity]:
         node = self.kubelet.node()

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from bayplan.api.declared_features import features_of
 from bayplan.api.defaults.pods import qos_class
 from bayplan.api.node_selectors import pod_may_run_on
 from bayplan.api.pod_resources import pod_total
@@ -184,6 +185,15 @@ def _collide(one: HostPort, other: HostPort) -> bool:
     if one[0] != other[0] or one[2] != other[2]:
         return False
     return one[1] == other[1] or "0.0.0.0" in (one[1], other[1])
+
+
+def unsupported_features(spec: core_v1.PodSpec, features: frozenset[str]) -> Rejection | None:
+    """Features of kubelets that a pod needs and the node does not declare (`declaredFeaturesAdmitHandler`)."""
+    missing = sorted(features_of(spec) - features)
+    if not missing:
+        return None
+    text = f"Pod requires node features that are not available: {', '.join(missing)}"
+    return Rejection("PodFeatureUnsupported", text)
 
 
 def is_critical(pod: core_v1.Pod) -> bool:

@@ -263,5 +263,23 @@ def forbidden_sysctl(pod: core_v1.Pod, allowed_unsafe: tuple[str, ...]) -> str:
     return ""
 
 
+def unenforceable_apparmor(pod: core_v1.Pod, *, enabled: bool) -> str:
+    """Why the AppArmor profiles that a pod asks for cannot be enforced; empty if they can. enabled: whether the machine's kernel does that.
+
+    A pod that runs, or has run, keeps what it has (`pkg/security/apparmor`, `appArmorAdmitHandler`).
+    """
+    containers = (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
+    profiles = [effective(pod, each).apparmor for each in containers]
+    of_pod = pod.spec.security_context.app_armor_profile if pod.spec.security_context is not None else None
+    required = any(each is not None and each.type != "Unconfined" for each in (of_pod, *profiles))
+    if pod.status.phase not in ("", "Pending") or not required:
+        return ""
+    if not enabled:
+        return "AppArmor is not enabled on the host"
+    if any(each and each.type == "Localhost" and not (each.localhost_profile or "").strip() for each in profiles):
+        return "invalid empty AppArmor profile name"
+    return ""
+
+
 def _matches(name: str, pattern: str) -> bool:
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
