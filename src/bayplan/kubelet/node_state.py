@@ -73,8 +73,8 @@ class NodeState:
 
     def runtime_error(self) -> str:
         """Why the runtime cannot run pods; empty if it can."""
-        if self._error and self._clock.monotonic() - self._answered_at > UNHEALTHY_SECONDS:
-            return self._error
+        if self._clock.monotonic() - self._answered_at > UNHEALTHY_SECONDS:
+            return self._error or "container runtime is down"  # without an error it still owes an answer
         ready = self.runtime_status.condition("RuntimeReady")
         return self._error if ready is not None and not ready.status else ""
 

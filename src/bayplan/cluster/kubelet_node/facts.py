@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from bayplan.kubelet.core.eviction import Threshold
 from bayplan.kubelet.kubelet import Kubelet
 from bayplan.kubelet.node.machine import Machine, filesystem
 from bayplan.kubelet.node.status import DeviceCapacity, NodeFacts, capacity_of
+from bayplan.kubelet.node_state import UNHEALTHY_SECONDS
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.interface import Runtime
 
@@ -79,14 +81,18 @@ class FactReader:
     ) -> NodeFacts:
         """All facts, now. others: what else keeps the node from being ready; empty texts say nothing."""
         state = kubelet.node_state
-        errors = [each for each in (state.runtime_error(), state.network_error()) if each]
-        if kubelet.lifecycle.unhealthy_for():
-            errors.append("PLEG is not healthy: pleg was last seen active too long ago")
+        errors = []
         facts = self.still()
         try:
-            facts = replace(facts, version=await runtime.version(), images=await runtime.images())
+            async with asyncio.timeout(UNHEALTHY_SECONDS):
+                facts = replace(facts, version=await runtime.version(), images=await runtime.images())
         except RuntimeRequestError as error:
             errors.append(f"container runtime is down: {error}")
+        except TimeoutError:
+            errors.append("container runtime is down")
+        errors = [each for each in (state.runtime_error(), state.network_error()) if each] + errors
+        if kubelet.lifecycle.unhealthy_for():
+            errors.append("PLEG is not healthy: pleg was last seen active too long ago")
         errors += [each for each in others if each]
         return replace(
             facts,

@@ -268,7 +268,11 @@ def unenforceable_apparmor(pod: core_v1.Pod, *, enabled: bool) -> str:
 
     A pod that runs, or has run, keeps what it has (`pkg/security/apparmor`, `appArmorAdmitHandler`).
     """
-    containers = (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
+    containers: tuple[AnyContainer, ...] = (
+        *pod.spec.init_containers,
+        *pod.spec.containers,
+        *pod.spec.ephemeral_containers,
+    )
     profiles = [effective(pod, each).apparmor for each in containers]
     of_pod = pod.spec.security_context.app_armor_profile if pod.spec.security_context is not None else None
     required = any(each is not None and each.type != "Unconfined" for each in (of_pod, *profiles))
