@@ -60,11 +60,18 @@ def no_cgroups() -> None:
         ({"platform": "darwin"}, ["real nodes need Linux"]),
         ({"user": 1000}, ["real nodes need root: run bayplan up with sudo"]),
         (
-            {"which": lambda name: None if name in ("containerd", "ctr", "ip") else name, "plugins": lambda: None},
+            {
+                "which": lambda name: None if Path(name).name in ("containerd", "ctr", "ip") else name,
+                "plugins": lambda: None,
+            },
             [
                 "real nodes need containerd, ctr, ip, the CNI plugins ptp, host-local and loopback: apt-get install containerd iproute2"
                 " containernetworking-plugins (Debian, Ubuntu) or dnf install containerd iproute containernetworking-plugins (Fedora)"
             ],
+        ),
+        (
+            {"which": lambda name: None if name in ("nft", "bridge", "/usr/local/sbin/nft") else name},
+            ["PATH does not lead to bridge, nft: add /usr/local/sbin:/usr/sbin to it, as sudo does"],
         ),
         (
             {"module": lambda name: None if name == "grpc" else name},
@@ -79,7 +86,7 @@ def test_what_is_missing_is_named(lacks: dict[str, Any], said: list[str]) -> Non
 
 @pytest.mark.parametrize("program", ["nsenter", "unshare"])
 def test_machines_network_needs_fewer_programs(program: str) -> None:
-    lacks: dict[str, Any] = {"which": lambda name: None if name == program else name}
+    lacks: dict[str, Any] = {"which": lambda name: None if Path(name).name == program else name}
     assert found(HOST, **lacks) == []
     assert program in " ".join(found(**lacks))
 

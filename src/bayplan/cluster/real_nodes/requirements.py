@@ -42,6 +42,8 @@ _FOR_NAMESPACES = (Program("nsenter", "util-linux", "util-linux"), Program("unsh
 _PLUGINS = Program(
     "the CNI plugins ptp, host-local and loopback", "containernetworking-plugins", "containernetworking-plugins"
 )
+_SYSTEM_DIRECTORIES = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+"""Where programs are that paths of users other than root often leave out."""
 KUBELET_PORT = 10250
 """Where kubelets listen."""
 _PACKAGES = {"grpc": "grpcio", "cri_api": "container-runtime-interface-api", "dns": "dnspython"}
@@ -72,6 +74,11 @@ def missing(
         found.append("real nodes need root: run bayplan up with sudo")
     programs = _ALWAYS if settings.mode == HOST else _ALWAYS + _FOR_NAMESPACES
     lacking = [program for program in programs if which(program.name) is None]
+    hidden = {name: directory for name in (each.name for each in lacking) if (directory := _hiding(name, which))}
+    lacking = [program for program in lacking if program.name not in hidden]
+    if hidden:
+        directories = ":".join(dict.fromkeys(hidden.values()))
+        found.append(f"PATH does not lead to {', '.join(hidden)}: add {directories} to it, as sudo does")
     if plugins() is None:
         lacking.append(_PLUGINS)
     if lacking:
@@ -89,6 +96,11 @@ def missing(
     except CgroupError as error:
         found.append(f"real nodes need cgroups: {error}")
     return found
+
+
+def _hiding(name: str, which: Callable[[str], str | None]) -> str:
+    """The directory that has a program though PATH does not lead there, as after `su` on Debian; empty if none has."""
+    return next((directory for directory in _SYSTEM_DIRECTORIES if which(f"{directory}/{name}") is not None), "")
 
 
 def check(settings: RealNodeSettings, user: int) -> None:
