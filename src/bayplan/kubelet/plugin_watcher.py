@@ -1,6 +1,7 @@
 """Finds plugins by their sockets in the registry of plugins (pkg/kubelet/pluginmanager): each tells its kind, name and versions, and is told whether it is taken.
 
-What is done with a plugin is the business of the handler of its kind: device plugins, storage drivers. The directory is looked at every second.
+What is done with a plugin is the business of the handler of its kind: device plugins, storage drivers, drivers of dynamic resources. The directory is looked at
+every second.
 """
 
 from __future__ import annotations
@@ -41,16 +42,16 @@ class PluginHandler(Protocol):
     async def register(self, name: str, endpoint: Path, versions: tuple[str, ...]) -> None:
         """Take a plugin that listens at `endpoint`. Raises PluginRefused."""
 
-    async def deregister(self, name: str) -> None:
-        """A plugin has gone."""
+    async def deregister(self, name: str, endpoint: Path) -> None:
+        """A plugin that listened at `endpoint` has gone."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """A socket: which file it is, the kind and name of its plugin once it is taken, and when it is tried again otherwise."""
+    """A socket: which file it is, the kind, name and endpoint of its plugin once it is taken, and when it is tried again otherwise."""
 
     file: tuple[int, int, int]
-    plugin: tuple[str, str] | None = None
+    plugin: tuple[str, str, Path] | None = None
     delay: float = 0.0
     retry_at: float = 0.0
 
@@ -78,8 +79,8 @@ class PluginWatcher:
             if sockets.get(path) != seen.file:
                 del self._seen[path]
                 if seen.plugin is not None:
-                    kind, name = seen.plugin
-                    await self._handlers[kind].deregister(name)
+                    kind, name, endpoint = seen.plugin
+                    await self._handlers[kind].deregister(name, endpoint)
         for path, file in sockets.items():
             self._seen.setdefault(path, _Seen(file))
         now = self._clock.monotonic()
@@ -97,23 +98,24 @@ class PluginWatcher:
         finally:
             await connection.close()
 
-    async def _take(self, path: Path, connection: Connection) -> tuple[str, str]:
-        """The kind and name of the plugin at a socket. Raises PluginRefused, RpcError."""
+    async def _take(self, path: Path, connection: Connection) -> tuple[str, str, Path]:
+        """The kind, name and endpoint of the plugin at a socket. Raises PluginRefused, RpcError."""
         await connection.ready(_DIAL_SECONDS)
         info: PluginInfo = await connection.call(GET_INFO, Empty(), PluginInfo, _INFO_SECONDS)
         handler = self._handlers.get(info.type)
-        error = await self._refusal(path, handler, info)
+        endpoint = Path(info.endpoint.removeprefix("unix://") or path)
+        error = await self._refusal(path, handler, info, endpoint)
         try:
             await connection.call(NOTIFY, RegistrationStatus(not error, error), Empty, _NOTIFY_SECONDS)
         except RpcError:
             if handler is not None and not error:
-                await handler.deregister(info.name)
+                await handler.deregister(info.name, endpoint)
             raise
         if error:
             raise PluginRefused(error)
-        return info.type, info.name
+        return info.type, info.name, endpoint
 
-    async def _refusal(self, path: Path, handler: PluginHandler | None, info: PluginInfo) -> str:
+    async def _refusal(self, path: Path, handler: PluginHandler | None, info: PluginInfo, endpoint: Path) -> str:
         """Take a plugin, or say why not."""
         begin = "RegisterPlugin error --"
         if handler is None:
@@ -123,7 +125,7 @@ class PluginWatcher:
         if refused:
             return f"{begin} plugin validation failed with err: {refused}"
         try:
-            await handler.register(info.name, Path(info.endpoint.removeprefix("unix://") or path), versions)
+            await handler.register(info.name, endpoint, versions)
         except PluginRefused as error:
             return f"{begin} plugin registration failed with err: {error}"
         return ""

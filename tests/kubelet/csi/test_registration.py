@@ -28,7 +28,7 @@ def test_a_driver_is_known_while_it_is_there(tmp_path: Path) -> None:
         assert (driver.name, driver.node_id, driver.topology_keys) == (NAME, "node-0", (ZONE,))
         (owner,) = csi_node.metadata.owner_references
         assert (owner.kind, owner.uid) == ("Node", node.metadata.uid)
-        await here.registration.deregister(NAME)
+        await here.registration.deregister(NAME, Path("/csi.sock"))
         node = await here.client.get(core_v1.Node, NODE)
         assert NODE_IDS not in node.metadata.annotations
         assert (await here.client.get(storage_v1.CSINode, NODE)).spec.drivers == ()
@@ -40,7 +40,7 @@ def test_a_node_is_not_in_two_places(tmp_path: Path) -> None:
     async def test(here: CsiNode) -> None:
         await here.start()
         here.driver.topology = {ZONE: "b"}
-        await here.registration.deregister(NAME)
+        await here.registration.deregister(NAME, Path("/csi.sock"))
         with pytest.raises(PluginRefused, match="topology value collision"):
             await here.register()
         assert here.drivers.find(NAME) is None
@@ -51,7 +51,7 @@ def test_a_node_is_not_in_two_places(tmp_path: Path) -> None:
 def test_a_driver_that_does_not_answer_is_not_taken(tmp_path: Path) -> None:
     async def test(here: CsiNode) -> None:
         await here.start()
-        await here.registration.deregister(NAME)
+        await here.registration.deregister(NAME, Path("/csi.sock"))
         here.driver.fail("NodeGetInfo", "INTERNAL", "no idea where I am")
         with pytest.raises(PluginRefused, match="no idea where I am"):
             await here.register()

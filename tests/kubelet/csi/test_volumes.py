@@ -105,7 +105,7 @@ def test_a_driver_that_is_not_there_yet_is_waited_for(tmp_path: Path) -> None:
     async def test(here: CsiNode) -> None:
         await here.start()
         volume = await here.volume()
-        await here.registration.deregister(NAME)
+        await here.registration.deregister(NAME, Path("/csi.sock"))
         waiting = asyncio.ensure_future(here.manager.wait_for_mounts(pod_of(volume)))
         await asyncio.sleep(3)
         text = "attacher.MountDevice failed to create newCsiDriverClient: driver name fake.csi.bayplan.dev not found"

@@ -15,6 +15,7 @@ from bayplan.client import Client
 from bayplan.cluster.kubelet_node.adapters import WorkerDirectories, WorkerVolumes
 from bayplan.cluster.kubelet_node.cgroups import make_cgroups
 from bayplan.cluster.kubelet_node.clean_up import ImageCleanUp, OrphanCleanUp
+from bayplan.cluster.kubelet_node.dynamic_resources import NodeClaims
 from bayplan.cluster.kubelet_node.facts import FactReader
 from bayplan.cluster.kubelet_node.object import NodeObject
 from bayplan.cluster.kubelet_node.options import NodeOptions
@@ -131,13 +132,14 @@ class Node:
             self.clock,
             self.metrics.registry,
         )
+        self.claims = NodeClaims(kubelet, self.client, options.root)
         if self.cgroups is not None:
             self.cgroups.has_exclusive_cpus = self.resources.has_exclusive_cpus
         logs = Path(configuration.pod_logs_dir)
         return NodeParts(
             runtime=self.runtime,
             builder=self._pod_builder(kubelet, mounter),
-            volumes=WorkerVolumes(self.volumes, self.users),
+            volumes=self.claims.volumes(WorkerVolumes(self.volumes, self.users)),
             directories=WorkerDirectories(self.qos, self.cgroups, lambda: self.kubelet.pods.active()),
             explain=TerminationMessages(in_thread).explain,
             limits=self._limits(),
@@ -157,7 +159,8 @@ class Node:
             tasks={
                 **self._tasks(),
                 **self.resources.tasks(),
-                **self.storage.tasks({DEVICE_PLUGIN: self.resources.plugins}),
+                **self.claims.tasks(),
+                **self.storage.tasks({DEVICE_PLUGIN: self.resources.plugins, **self.claims.plugins()}),
             },
             resources=self.resources.manager,
         )
@@ -223,7 +226,7 @@ class Node:
             dns=self._dns,
             cgroup_parent=self.cgroups.parent if self.cgroups is not None else lambda _: "",
             runtime_status=lambda: self.kubelet.node_state.runtime_status,
-            allocations=self.resources.manager,
+            allocations=self.claims.allocations(self.resources.manager),
         )
 
     def _plugins(self) -> CredentialPlugins | None:
@@ -377,6 +380,7 @@ class Node:
     async def run(self, tls: ssl.SSLContext | None) -> None:
         """Run the node until cancelled. tls: with which the kubelet's server shows itself. Raises OSError where a port is taken, CgroupError, UserNamespaceError."""
         configuration = self.configuration
+        self.claims.load()
         await self.users.recover()
         await self.image_clean_up.recover()
         if self.qos is not None:
@@ -390,6 +394,7 @@ class Node:
             await self.kubelet.run()
         finally:
             await server.close()
+            await self.claims.close()
             await self._objects.close()
             await self.runtime.close()
 

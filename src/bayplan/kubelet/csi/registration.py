@@ -45,12 +45,12 @@ class CsiRegistration:
         try:
             await self._node_info.install(name, await driver.client.node_get_info())
         except (CsiError, NodeInfoError) as error:
-            await self.deregister(name)
+            await self.deregister(name, endpoint)
             raise PluginRefused(str(error)) from error
         self._asked[name] = self._clock.monotonic()
         logger.info("storage driver %s is at %s", name, endpoint)
 
-    async def deregister(self, name: str) -> None:
+    async def deregister(self, name: str, endpoint: Path) -> None:
         """See PluginHandler."""
         await self._drivers.remove(name)
         self._asked.pop(name, None)

@@ -160,7 +160,7 @@ class PluginServer:
         except PluginError as error:
             raise PluginRefused(str(error)) from error
 
-    async def deregister(self, name: str) -> None:
+    async def deregister(self, name: str, endpoint: Path) -> None:
         """See PluginHandler."""
         await self.leave(name)
 

@@ -1,0 +1,114 @@
+"""Dynamic resources of a node on this machine: prepared with the volumes of a pod, given up before them, and part of what a container gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from bayplan.api.types import core_v1
+from bayplan.client import Client
+from bayplan.kubelet.container_events import WARNING
+from bayplan.kubelet.core.container_allocation import ContainerAllocation
+from bayplan.kubelet.core.restarts import AnyContainer
+from bayplan.kubelet.dynamic_resources.drivers import DraDrivers
+from bayplan.kubelet.dynamic_resources.errors import ClaimError
+from bayplan.kubelet.dynamic_resources.manager import DraManager
+from bayplan.kubelet.dynamic_resources.messages import KIND
+from bayplan.kubelet.dynamic_resources.state_file import NAME
+from bayplan.kubelet.kubelet import Kubelet
+from bayplan.kubelet.plugin_watcher import PluginHandler
+from bayplan.kubelet.pod_builder import ContainerAllocations
+from bayplan.kubelet.pod_syncer import PodVolumes, VolumeNotReadyError
+from bayplan.kubelet.pod_workers import WorkState
+from bayplan.kubelet.resource_managers.errors import AllocationError
+from bayplan.support.rpc import Connection
+
+REASON: Final = "FailedPrepareDynamicResources"
+
+
+class NodeClaims:
+    """See the module. root: the kubelet's directory."""
+
+    def __init__(self, kubelet: Kubelet, client: Client, root: Path) -> None:
+        self._kubelet = kubelet
+        self._drivers = DraDrivers(client, kubelet.node_name, Connection, kubelet.clock)
+        self._manager = DraManager(client, self._drivers, root / NAME, kubelet.clock, self._pods)
+
+    def _pods(self) -> set[str] | None:
+        """The pods of the node whose containers may run; None before all are known."""
+        pods = self._kubelet.pods
+        if not pods.ready:
+            return None
+        known = self._kubelet.workers.known().items()
+        running = {uid for uid, state in known if state is not WorkState.TERMINATED}
+        return running | {each.metadata.uid for each in pods.active()}
+
+    def load(self) -> None:
+        """Read what an earlier kubelet has left. Raises CheckpointError."""
+        self._manager.load()
+
+    def volumes(self, inner: PodVolumes) -> PodVolumes:
+        """Those of a pod, with its claims."""
+        return _VolumesAndClaims(inner, self._manager, self._kubelet)
+
+    def allocations(self, inner: ContainerAllocations) -> ContainerAllocations:
+        """What containers get, with the devices of claims."""
+        return _AllocationsAndClaims(inner, self._manager)
+
+    def plugins(self) -> dict[str, PluginHandler]:
+        """What is done with plugins, by their kind."""
+        return {KIND: self._drivers}
+
+    def tasks(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+        """What runs as long as the kubelet does."""
+        return {"drivers of dynamic resources": self._drivers.run, "claims": self._manager.run}
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self._drivers.close()
+
+
+class _VolumesAndClaims:
+    """`PodVolumes`."""
+
+    def __init__(self, inner: PodVolumes, manager: DraManager, kubelet: Kubelet) -> None:
+        self._inner = inner
+        self._manager = manager
+        self._kubelet = kubelet
+
+    async def mount(self, pod: core_v1.Pod) -> None:
+        """See PodVolumes."""
+        await self._inner.mount(pod)
+        try:
+            await self._manager.prepare(pod)
+        except ClaimError as error:
+            text = f"Failed to prepare dynamic resources: prepare dynamic resources: {error}"
+            self._kubelet.events.pod(pod, WARNING, REASON, text)
+            raise VolumeNotReadyError(text, is_reported=True) from error
+
+    async def unmount(self, pod_uid: str) -> None:
+        """See PodVolumes."""
+        try:
+            await self._manager.unprepare(pod_uid)
+        except ClaimError as error:
+            raise VolumeNotReadyError(f"unprepare dynamic resources: {error}") from error
+        await self._inner.unmount(pod_uid)
+
+
+class _AllocationsAndClaims:
+    """`ContainerAllocations`."""
+
+    def __init__(self, inner: ContainerAllocations, manager: DraManager) -> None:
+        self._inner = inner
+        self._manager = manager
+
+    async def container(self, pod: core_v1.Pod, container: AnyContainer) -> ContainerAllocation:
+        """See ContainerAllocations."""
+        found = await self._inner.container(pod, container)
+        try:
+            devices = self._manager.cdi_devices(pod, container)
+        except ClaimError as error:
+            raise AllocationError(str(error)) from error
+        return replace(found, cdi_devices=(*found.cdi_devices, *devices)) if devices else found
