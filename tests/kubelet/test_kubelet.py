@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -322,6 +323,22 @@ def test_a_pod_that_the_node_does_not_fit_is_rejected(spec: dict[str, Any], reas
             assert not played.runtime.all_containers()
             await played.client.delete(core_v1.Pod, "p", "default")
             await played.until(gone)
+
+    play(case)
+
+
+def test_a_label_that_came_just_before_its_pod_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node as the kubelet knows it is older than the pod."""
+
+    async def case(played: Played) -> None:
+        async with played.running() as kubelet:
+            known = replace(kubelet.node_state.offer(), node=await played.client.get(core_v1.Node, NODE))
+            monkeypatch.setattr(kubelet.pods, "_offer", lambda: known)
+            await played.client.patch(core_v1.Node, NODE, "", {"metadata": {"labels": {"disk": "tape"}}})
+            await played.create(node_selector={"disk": "tape"})
+            await played.until(phase("Running"))
+            await played.create(name="q", node_selector={"disk": "none"})
+            assert (await played.until(phase("Failed"), name="q")).status.reason == "NodeAffinity"
 
     play(case)
 

@@ -160,6 +160,7 @@ class Kubelet:
             garbage,
             self.events,
             self.node_state.offer,
+            lambda: client.get(core_v1.Node, node_name),
             clock,
             self.resizes,
             self.parts.checks,
@@ -220,6 +221,7 @@ class Kubelet:
             finally:
                 if self.parts.resources is not None:
                     await self.parts.resources.close()
+                await self.pods.close()
                 await self.workers.close()
                 await self.probes.close()
                 await self.resizes.close()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1
+from bayplan.client.errors import TransportError
 from bayplan.kubelet.container_events import WARNING, ContainerEvents
 from bayplan.kubelet.core.admission import (
+    NODE_AFFINITY,
     NodeAccount,
     NodeOffer,
     Rejection,
@@ -76,11 +80,13 @@ class NodePods:
         garbage: PodGarbage,
         events: ContainerEvents,
         offer: Callable[[], NodeOffer],
+        read_node: Callable[[], Awaitable[core_v1.Node]],
         clock: Clock,
         resizes: PodResizes,
         checks: Iterable[Admit] = (),
         allocation: PodAllocation | None = None,
     ) -> None:
+        """offer: what is known of the node. read_node: the node as the API has it now; raises ApiError, TransportError."""
         self._workers = workers
         self._statuses = statuses
         self._lifecycle = lifecycle
@@ -93,6 +99,11 @@ class NodePods:
         self._allocation = allocation
         self._allocating: set[str] = set()
         """Pods whose device plugins have not answered yet."""
+        self._read_node = read_node
+        self._reading: dict[str, asyncio.Task[None]] = {}
+        """Pods for which the node is read from the API, since it does not match them as far as is known."""
+        self._nodes_read: dict[str, core_v1.Node] = {}
+        """What was read, by the pod for which it was."""
         self._requests = Requests()
         self._pods: dict[str, core_v1.Pod] = {}
         self._mirrors: dict[tuple[str, str], core_v1.Pod] = {}
@@ -160,6 +171,10 @@ class NodePods:
     def _admit(self, pod: core_v1.Pod, rejection: Rejection | None) -> None:
         uid = pod.metadata.uid
         admission = rejection or self._admission(pod)
+        if isinstance(admission, Rejection) and admission.reason == NODE_AFFINITY and uid not in self._nodes_read:
+            self._look_again(pod, admission)
+            return
+        self._nodes_read.pop(uid, None)
         if isinstance(admission, Rejection):
             self.reject(pod, admission)
             return
@@ -169,6 +184,35 @@ class NodePods:
         self._resizes.admit(pod)
         self._retry_resizes()
         self._workers.update(pod, after=[each.metadata.uid for each in admission.victims])
+
+    def _look_again(self, pod: core_v1.Pod, rejection: Rejection) -> None:
+        """Judge a pod by the node as the API has it: labels may have come to it just before the pod (predicateAdmitHandler)."""
+        uid = pod.metadata.uid
+        if uid not in self._reading:
+            self._reading[uid] = task = asyncio.get_running_loop().create_task(self._admit_by_api(uid, rejection))
+            task.add_done_callback(lambda _: self._reading.pop(uid, None))
+
+    async def _admit_by_api(self, uid: str, rejection: Rejection) -> None:
+        found = None
+        try:
+            found = await self._read_node()
+        except (ApiError, TransportError) as error:
+            logger.warning("the node cannot be read: %s", error)
+        pod = self._pods.get(uid)
+        if pod is None:
+            return
+        if found is not None:
+            self._nodes_read[uid] = found
+            self.add(pod)
+        elif pod.metadata.deletion_timestamp is None:
+            self.reject(pod, rejection)
+
+    async def close(self) -> None:
+        """Look at nothing again; what is undecided stays so."""
+        reading = list(self._reading.values())
+        for task in reading:
+            task.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
 
     def _retry_resizes(self) -> None:
         """Give pods the resources that they wait for, where there is room now."""
@@ -208,6 +252,7 @@ class NodePods:
         uid = pod.metadata.uid
         self._pods.pop(uid, None)
         self._admitted.discard(uid)
+        self._nodes_read.pop(uid, None)
         if uid in self._allocating and self._allocation is not None:
             self._allocating.discard(uid)
             self._allocation.release(uid)
@@ -276,6 +321,9 @@ class NodePods:
         for other in others:
             account.add(other)
         offer = self._offer()
+        read = self._nodes_read.get(pod.metadata.uid)
+        if read is not None:
+            offer = replace(offer, node=read)
         if self._allocation is not None:
             offer = self._allocation.offer(pod.metadata.uid, offer)
         found = rejections(pod, account, offer)

@@ -23,6 +23,7 @@ from bayplan.kubelet.core.pod_status import is_static
 
 OPERATING_SYSTEM = "linux"
 _OS_LABEL = "kubernetes.io/os"
+NODE_AFFINITY = "NodeAffinity"
 _FIRST = ("pods", "cpu", "memory", "ephemeral-storage")
 CRITICAL_PRIORITY = 2_000_000_000
 """The priority from which pods are critical for the system."""
@@ -158,7 +159,7 @@ def _resource_rejections(pod: core_v1.Pod, account: NodeAccount, node: core_v1.N
 
 def _placement_rejections(pod: core_v1.Pod, account: NodeAccount, node: core_v1.Node) -> Iterator[Rejection]:
     if not pod_may_run_on(pod.spec, node):
-        yield _predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
+        yield _predicate(NODE_AFFINITY, "node(s) didn't match Pod's node affinity/selector")
     if pod.spec.node_name and pod.spec.node_name != node.metadata.name:
         yield _predicate("NodeName", "node(s) didn't match the requested node name")
     ports = tuple(host_ports(pod.spec))
