@@ -11,6 +11,7 @@ import pytest
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.container_states import STATUS_UNKNOWN
+from bayplan.kubelet.errors import SyncError
 from bayplan.kubelet.pod_runtime import StartError
 from bayplan.kubelet.prober.handlers import ProbeRunner
 from bayplan.kubelet.runtime.behaviour import Behaviour, Command
@@ -325,6 +326,26 @@ def test_a_pod_that_the_node_does_not_fit_is_rejected(spec: dict[str, Any], reas
             await played.until(gone)
 
     play(case)
+
+
+def test_a_pod_has_not_ended_before_it_has_given_back_what_it_used() -> None:
+    async def case(played: Played) -> None:
+        seen: list[str] = []
+
+        async def release(uid: str) -> None:
+            found = await played.pod("p")
+            assert found is not None
+            seen.append(found.status.phase)
+            if len(seen) < 3:
+                raise SyncError("the driver is away", retry_after=1.0)
+
+        async with played.running() as kubelet:
+            kubelet.syncer.release = release
+            await played.create(restart_policy="Never")
+            await played.until(phase("Succeeded"))
+            assert seen == ["Running"] * 3
+
+    play(case, behaviours={"c": ENDS})
 
 
 def test_a_label_that_came_just_before_its_pod_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,6 +121,10 @@ class NodePodSyncer:
         self.mirror: Callable[[core_v1.Pod], Coroutine[Any, Any, None]] | None = None
         """Sees that a static pod has its mirror pod in the API."""
 
+        self.release: Callable[[str], Coroutine[Any, Any, None]] | None = None
+        """Gives back what a pod (uid) has used, once its containers have stopped and before its status says that it has ended, by which others may get it.
+        Raises SyncError."""
+
     async def sync(self, pod: core_v1.Pod, state: PodState, ending: asyncio.Event) -> bool:
         """See PodSyncer."""
         pod = self._resizes.allocated(pod)
@@ -179,6 +183,8 @@ class NodePodSyncer:
             names = [each.container.name for each in stopped.running]
             raise SyncError(f"detected running containers after a successful kill: {names}", retry_after=1.0)
         self._probes.remove(uid)
+        if self.release is not None:
+            await self.release(uid)
         if not stopped.ips and state.ips:
             stopped = replace(stopped, ips=state.ips)
         self._states.set(stopped)

@@ -1,4 +1,4 @@
-"""Dynamic resources of a node on this machine: prepared with the volumes of a pod, given up before them, and part of what a container gets."""
+"""Dynamic resources of a node on this machine: prepared with the volumes of a pod, given back when its containers have stopped, and part of what those get."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from bayplan.kubelet.dynamic_resources.errors import ClaimError
 from bayplan.kubelet.dynamic_resources.manager import DraManager
 from bayplan.kubelet.dynamic_resources.messages import KIND
 from bayplan.kubelet.dynamic_resources.state_file import NAME
+from bayplan.kubelet.errors import SyncError
 from bayplan.kubelet.kubelet import Kubelet
 from bayplan.kubelet.plugin_watcher import PluginHandler
 from bayplan.kubelet.pod_builder import ContainerAllocations
@@ -52,6 +53,13 @@ class NodeClaims:
     def volumes(self, inner: PodVolumes) -> PodVolumes:
         """Those of a pod, with its claims."""
         return _VolumesAndClaims(inner, self._manager, self._kubelet)
+
+    async def release(self, pod_uid: str) -> None:
+        """Give back the claims of a pod that no other pod uses. Raises SyncError."""
+        try:
+            await self._manager.unprepare(pod_uid)
+        except ClaimError as error:
+            raise SyncError(f"unprepare dynamic resources: {error}", retry_after=1.0) from None
 
     def allocations(self, inner: ContainerAllocations) -> ContainerAllocations:
         """What containers get, with the devices of claims."""
@@ -90,10 +98,6 @@ class _VolumesAndClaims:
 
     async def unmount(self, pod_uid: str) -> None:
         """See PodVolumes."""
-        try:
-            await self._manager.unprepare(pod_uid)
-        except ClaimError as error:
-            raise VolumeNotReadyError(f"unprepare dynamic resources: {error}") from error
         await self._inner.unmount(pod_uid)
 
 

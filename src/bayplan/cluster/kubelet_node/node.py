@@ -106,6 +106,7 @@ class Node:
         self.kubelet = Kubelet(
             client, options.name, configuration, self.informers, self._parts, clock=clock, randomness=randomness
         )
+        self.kubelet.syncer.release = self.claims.release
         self._complete()
 
     def _parts(self, kubelet: Kubelet) -> NodeParts:
