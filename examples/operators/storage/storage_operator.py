@@ -144,7 +144,7 @@ async def main() -> None:
     await server.start()
     connection = CsiClient(Connection(_SOCKET), clock=clock)
     try:
-        driver = await discover(connection)
+        driver = await discover(connection, lambda: logger.warning("the driver does not answer yet"))
         settings = CsiControllerSettings(snapshots=False, volume_attributes_class=False)
         controllers = CsiControllers(
             client, connection, driver, settings, clock=clock, randomness=randomness, metrics=metrics
