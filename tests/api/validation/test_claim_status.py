@@ -137,3 +137,25 @@ def test_an_allocation_stays() -> None:
     new.status.allocation = resource_v1.AllocationResult()
     (found,) = STRATEGY.validate_status_update(new, old)
     assert (found.field, found.detail) == ("status.allocation", "field is immutable")
+
+
+def test_what_is_said_of_devices_goes_with_their_allocation() -> None:
+    body = {"metadata": {"name": "c", "namespace": "n"}, "spec": SPEC}
+    told = {"devices": [DEVICE, {**DEVICE, "device": "y"}]}
+    both = {"devices": {"results": [RESULT, RESULT | {"device": "y"}]}}
+
+    def claim(status: dict[str, Any]) -> resource_v1.ResourceClaim:
+        found: resource_v1.ResourceClaim = codec.decode(
+            resource_v1.ResourceClaim, msgspec.json.encode(body | {"status": status})
+        )
+        return found
+
+    old = claim({"allocation": both, **told})
+    for allocation, left in ((both, ["x", "y"]), (None, [])):
+        new = claim({**({"allocation": allocation} if allocation else {}), **told})
+        STRATEGY.prepare_status_update(new, old)
+        assert [one.device for one in new.status.devices] == left
+        assert STRATEGY.validate_status_update(new, old) == []
+    stranger = claim({"devices": [{**DEVICE, "device": "z"}]})
+    STRATEGY.prepare_status_update(stranger, old)
+    assert [one.device for one in stranger.status.devices] == ["z"], "what was never allocated is refused, not dropped"

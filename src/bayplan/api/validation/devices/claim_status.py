@@ -50,8 +50,7 @@ def check_claim_status(errors: Errors, obj: resource_v1.ResourceClaim, old: reso
     """A new status of a claim."""
     new, before = obj.status, old.status
     _check_consumers(errors, "status.reservedFor", new.reserved_for)
-    allocated = new.allocation.devices.results if new.allocation is not None else ()
-    _check_devices(errors, "status.devices", new.devices, set(map(_shared_id, allocated)))
+    _check_devices(errors, "status.devices", new.devices, allocated_devices(obj))
     if new.reserved_for and new.allocation is None:
         errors.append(forbidden("status.reservedFor", "may not be specified when `allocated` is not set"))
     elif obj.metadata.deletion_timestamp is not None and any(
@@ -88,7 +87,13 @@ _Device = resource_v1.AllocatedDeviceStatus | resource_v1.DeviceRequestAllocatio
 _NAMES = ("Driver", "Pool", "Device", "ShareID")
 
 
-def _shared_id(device: _Device) -> tuple[str, ...]:
+def allocated_devices(claim: resource_v1.ResourceClaim) -> set[tuple[str, ...]]:
+    """The devices, or shares of them, that a claim has."""
+    allocation = claim.status.allocation
+    return set(map(shared_id, allocation.devices.results)) if allocation is not None else set()
+
+
+def shared_id(device: _Device) -> tuple[str, ...]:
     """What tells a device, or a share of one, from others."""
     return (device.driver, device.pool, device.device, device.share_id or "")
 
@@ -99,7 +104,7 @@ def _check_devices(
     devices: Sequence[resource_v1.AllocatedDeviceStatus],
     allocated: set[tuple[str, ...]],
 ) -> None:
-    keys = [_shared_id(device) for device in devices]
+    keys = [shared_id(device) for device in devices]
     shown = [msgspec.Raw(msgspec.json.encode(dict(zip(_NAMES, key, strict=True)))) for key in keys]
     for index, device in enumerate(devices):
         where = f"{path}[{index}]"
