@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -17,18 +18,22 @@ from bayplan.cluster.real_nodes.orphans import (
     Known,
     Remains,
     Shim,
+    abandoned_shims,
     end_helpers,
     namespace_files,
     orphaned_addresses,
     orphaned_namespaces,
     orphaned_shims,
+    remove_abandoned,
     shim_id,
     shims_of,
 )
 from bayplan.cluster.real_nodes.settings import RealNodeSettings
+from bayplan.kubelet.runtime.cri import CriRuntime
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
-from bayplan.kubelet.runtime.types import SandboxConfig
-from bayplan.support.process_ids import ProcessId, process_id, read_pid_file
+from bayplan.kubelet.runtime.types import Container, Sandbox, SandboxConfig
+from bayplan.support.clock import SystemClock
+from bayplan.support.process_ids import ProcessId, process_id, read_pid_file, write_pid_file
 from tests.cluster.real_nodes.test_real_nodes import answers, run_pod, running, settings_for, traces
 from tests.kubelet.runtime.real_containerd import needs_containerd
 from tests.kubelet.waiting import eventually
@@ -40,6 +45,11 @@ REMAINS = Remains(
 )
 TRIES = 8
 """How often containerd is killed to leave an orphan; one to three are enough as a rule."""
+
+
+def test_shims_are_abandoned_if_they_have_had_no_bundle_for_a_while_and_are_unknown() -> None:
+    old, new, known = (Shim(ProcessId(pid, 101), name) for pid, name in ((7, "lost"), (8, "ends"), (9, "sandbox")))
+    assert abandoned_shims([old, new, known], [old, known], KNOWN.ids) == [old]
 
 
 @pytest.mark.parametrize(
@@ -122,6 +132,54 @@ def test_programs_that_make_pods_end_with_their_containerd(tmp_path: Path) -> No
         assert [each.poll() for each in kept] == [None] * len(kept)
     finally:
         for each in (*ended, *kept):
+            each.kill()
+            each.wait()
+
+
+class NoPods:
+    """A runtime that lists nothing."""
+
+    async def sandboxes(self) -> list[Sandbox]:
+        return []
+
+    async def containers(self) -> list[Container]:
+        return []
+
+
+class Hurried(SystemClock):
+    """A clock for whom thirty seconds are none."""
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(0.01)
+
+
+def test_a_shim_whose_bundle_is_gone_and_that_nobody_knows_is_killed(tmp_path: Path) -> None:
+    (node,) = RealNodeSettings(1, tmp_path, runtime_directory=tmp_path).nodes()
+    node.state.mkdir(parents=True)
+    own = process_id(os.getpid())
+    assert own is not None
+    write_pid_file(node.state / "containerd.pid", own)
+
+    def shim(name: str) -> subprocess.Popen[bytes]:
+        bundle = tmp_path / name
+        bundle.mkdir()
+        program = "import time; open('begun', 'w').close(); time.sleep(60)"
+        words = ["containerd-shim-test", "-c", program, "-id", name, "-address", f"{node.state}/s"]
+        return subprocess.Popen(words, executable=sys.executable, cwd=bundle)
+
+    async def watch() -> None:
+        watching = asyncio.ensure_future(remove_abandoned(node, cast("CriRuntime", NoPods()), Hurried()))
+        await eventually(lambda: lost.poll() is not None, "the end of the shim")
+        watching.cancel()
+
+    lost, kept = shim("lost"), shim("kept")
+    try:
+        asyncio.run(eventually(lambda: len(list(tmp_path.glob("*/begun"))) == 2, "both processes"))
+        shutil.rmtree(tmp_path / "lost")
+        asyncio.run(watch())
+        assert (lost.wait(10), kept.poll()) == (-signal.SIGKILL, None)
+    finally:
+        for each in (lost, kept):
             each.kill()
             each.wait()
 

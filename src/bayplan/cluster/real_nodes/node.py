@@ -29,7 +29,7 @@ from bayplan.cluster.real_nodes.containerd import (
 )
 from bayplan.cluster.real_nodes.kubelet_files import ApiAccess, kubelet_command, write_credentials, write_files
 from bayplan.cluster.real_nodes.network import inside, make_node_network
-from bayplan.cluster.real_nodes.orphans import Remains, end_helpers, read_remains, remove_orphans
+from bayplan.cluster.real_nodes.orphans import Remains, end_helpers, read_remains, remove_abandoned, remove_orphans
 from bayplan.cluster.real_nodes.processes import SupervisedProcess
 from bayplan.cluster.real_nodes.settings import NodePlace
 from bayplan.kubelet.runtime.cri import CriRuntime
@@ -66,6 +66,7 @@ class RealNode:
         )
         self.runtime = CriRuntime(self.containerd.endpoint)
         self._cleaning: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._containerd = self._process(
             "containerd",
             ("containerd", "--config", str(self.containerd.config_file)),
@@ -147,6 +148,8 @@ class RealNode:
             await ensure_sandbox_image(self.containerd, self.runtime, self._clock, platform.machine())
         except (RealNodeError, RuntimeRequestError, ValueError) as error:
             raise RealNodeError(f"{place.name}: {error}; its log ends: {self._containerd.last_words()}") from error
+        watching = remove_abandoned(place, self.runtime, self._clock)
+        self._watching = self._tasks.spawn(f"abandoned shims of {place.name}", watching)
         for each in (self._kubelet, *self._beside.values()):
             self._tasks.spawn(each.name, each.run())
 
@@ -161,8 +164,9 @@ class RealNode:
     async def stop(self) -> None:
         """End the kubelet, then the pods, then containerd and the network. What does not end is left for `remove_leftovers`."""
         await self._kubelet.stop(_STOP_SECONDS)
-        if self._cleaning is not None:
-            self._cleaning.cancel()
+        for task in (self._cleaning, self._watching):
+            if task is not None:
+                task.cancel()
         try:
             if self._containerd.pid:
                 async with asyncio.timeout(_PODS_SECONDS):

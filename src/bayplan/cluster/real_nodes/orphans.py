@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 60.0
 """How long the next containerd may take to list its sandboxes."""
+_ABANDONED_SECONDS = 30.0
+"""Between two looks for shims that the containerd of now has forgotten."""
 _KILL_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
 _FIRST_DELAY, _LONGEST_DELAY = 1.0, 20.0
@@ -75,6 +77,11 @@ class Known:
 def orphaned_shims(shims: Iterable[Shim], known: Known) -> list[Shim]:
     """Shims of an earlier containerd that the present one does not know. Pure."""
     return [each for each in shims if each.process.started < known.started and each.id not in known.ids]
+
+
+def abandoned_shims(now: Iterable[Shim], before: Collection[Shim], ids: Collection[str]) -> list[Shim]:
+    """Shims without a bundle that had none before either, and of which containerd lists (`ids`) nothing. Pure."""
+    return [each for each in now if each in before and each.id not in ids]
 
 
 def orphaned_namespaces(
@@ -192,6 +199,39 @@ async def remove_orphans(place: NodePlace, runtime: CriRuntime, remains: Remains
         await clock.sleep(delay)
         delay = min(delay * 2, _LONGEST_DELAY)
         known = await _wait_known(place, runtime, clock)
+
+
+async def remove_abandoned(place: NodePlace, runtime: CriRuntime, clock: Clock) -> None:
+    """Kill shims that the node's containerd has given up, until cancelled: where whoever asked for a pod was killed meanwhile, containerd may remove the bundle of a
+    shim that starts, and forgets the shim. It runs in a directory that is gone then. One that is ending does so for a moment only.
+    """
+    before: frozenset[Shim] = frozenset()
+    while True:
+        await clock.sleep(_ABANDONED_SECONDS)
+        now = frozenset(each for each in shims_of(place) if _has_no_bundle(each.process.pid))
+        try:
+            if now & before:
+                await _kill_abandoned(place, now, before, await _wait_known(place, runtime, clock), clock)
+        except (RealNodeError, RuntimeRequestError, OSError) as error:
+            logger.warning("%s: shims that containerd has forgotten are left: %s", place.name, error)
+        before = now
+
+
+async def _kill_abandoned(
+    place: NodePlace, now: Collection[Shim], before: Collection[Shim], known: Known, clock: Clock
+) -> None:
+    lost = abandoned_shims(now, before, known.ids)
+    await asyncio.gather(*(_kill(each, clock) for each in lost))
+    if lost:
+        logger.warning("%s: %d shims that containerd had forgotten are removed", place.name, len(lost))
+
+
+def _has_no_bundle(pid: int) -> bool:
+    """Whether the directory that a shim was started in, its bundle, is gone."""
+    try:
+        return os.readlink(f"/proc/{pid}/cwd").endswith(" (deleted)")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 async def _remove(place: NodePlace, shims: list[Shim], remains: Remains, known: Known, clock: Clock) -> None:
