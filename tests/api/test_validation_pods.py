@@ -147,4 +147,5 @@ def test_ways_in_for_containers_begin_no_deletion(subresource: str) -> None:
     old, new = pod(), pod()
     new.metadata.deletion_timestamp, new.metadata.deletion_grace_period_seconds = "2020-01-01T00:00:00Z", 7
     STRATEGY.prepare_subresource_update(subresource, new, old)
-    assert (new.metadata.deletion_timestamp, new.metadata.deletion_grace_period_seconds) == (None, None)
+    kept = (new.metadata.deletion_timestamp, new.metadata.deletion_grace_period_seconds)
+    assert kept == (old.metadata.deletion_timestamp, old.metadata.deletion_grace_period_seconds)
