@@ -10,7 +10,10 @@ from bayplan.api.errors import FieldError, forbidden, invalid, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
 from bayplan.api.validation.differences import difference
-from bayplan.api.validation.fields import check_unchanged, go_struct
+from bayplan.api.validation.fields import (
+    check_unchanged,
+)
+from bayplan.api.validation.go_structs import go_struct
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.persistent_volumes import (
     MOUNT_OPTIONS,
