@@ -112,11 +112,13 @@ def is_apply(call: Call) -> bool:
 async def _apply(call: Call) -> tuple[int, Entry]:
     """Server-side apply: the object as a manager wants its part of it; it is made if it is not there (201)."""
     name = call.path.subresource.name if call.path.subresource else ""
+    check_patch_options(call.request.query, is_apply=True)
+    is_new = call.entry(call.path.namespace, call.path.name) is None
+    if is_new and name:
+        raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
     given = configuration(call, call.kind)
     applier = Applier(call, given.tree, name)
-    if call.entry(call.path.namespace, call.path.name) is None:
-        if name:
-            raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
+    if is_new:
         return 201, await _create_applied(call, applier, given)
 
     def applied(old: Any) -> Any:
@@ -306,7 +308,8 @@ class Patch:
         head = head_of(encode(self.tree))
         if head is None or self.kind.is_custom or self.patch_type == STRATEGIC or cls is not self.kind.type:
             return ""
-        if self.call.context.kinds.of_kind(head.api_version, head.kind) is not None:
+        is_same = (head.api_version, head.kind) == (self.kind.api_version, self.kind.kind)
+        if is_same or self.call.context.kinds.of_kind(head.api_version, head.kind) is not None:
             return ""
         return other_type(self.call, head.api_version, head.kind, self.kind.kind, self.kind.api_version)
 
@@ -402,12 +405,10 @@ def patch_failure(error: PatchError) -> ApiError:
 
 
 def _check_place(call: Call, obj: Any) -> None:
-    """Raises ApiError (400) if the object has another name or namespace than the URL."""
-    if not call.kind.namespaced:
-        obj.metadata.namespace = ""
-    is_elsewhere = obj.metadata.namespace != call.path.namespace
-    if is_elsewhere and obj.metadata.namespace:
+    """An object that has lost its namespace is in that of the URL. Raises ApiError (400) if it has another name or namespace than the URL."""
+    namespace = call.path.namespace if call.kind.namespaced else ""
+    if not call.kind.namespaced or not obj.metadata.namespace:
+        obj.metadata.namespace = namespace
+    if obj.metadata.namespace != namespace:
         raise bad_request(OTHER_NAMESPACE)
     check_name(obj.metadata.name, call.path.name)
-    if is_elsewhere:
-        raise bad_request(OTHER_NAMESPACE)
