@@ -54,17 +54,26 @@ def go_struct(value: Any) -> Any:
     return value
 
 
+def go_part(value: msgspec.Struct, attributes: Sequence[str]) -> msgspec.Raw:
+    """Some of a struct's attributes, which are a struct of their own for Go."""
+    return _go_members(value, only=frozenset(attributes))
+
+
 def shown_later(value: Any) -> Deferred:
     """go_struct for a large object, done when an error about it is told."""
     return Deferred(partial(go_struct, value))
 
 
-def _go_members(value: msgspec.Struct, moved: Mapping[str, Any] | None = None) -> msgspec.Raw:
-    """The fields of a struct. moved: those that the internal type has here, and the published type in the object around it."""
+def _go_members(
+    value: msgspec.Struct, moved: Mapping[str, Any] | None = None, only: frozenset[str] | None = None
+) -> msgspec.Raw:
+    """The fields of a struct. moved: those that the internal type has here, and the published type in the object around it; only: those that are wanted."""
     shown = []
     fields = _go_fields(type(value))
     hosts = {name: getattr(value, name) for name in _OF_HOST} if type(value).__name__ == "PodSpec" else None
     for name, key in fields:
+        if only is not None and name not in only:
+            continue
         if not name:
             shown.append(b'"%b":null' % key)
             continue
