@@ -117,7 +117,7 @@ kubectl describe pod web
 kubectl describe deployment shop
 kubectl describe service front headless outside
 kubectl describe cm settings
-kubectl describe secret hidden
+kubectl describe secret hidden | sort
 kubectl describe pvc,pv
 kubectl describe quota,limits
 kubectl describe ep hand
@@ -290,7 +290,7 @@ kubectl set image deployment/shop shop=shop:9
 kubectl set image deployment/shop nosuch=x
 kubectl set env deployment/shop A=b C-
 kubectl set env deployment/shop --list
-kubectl set env deployment/shop --from=configmap/settings
+kubectl set env deployment/shop --from=configmap/settings 2>&1 | sort
 kubectl set resources deployment shop --limits=cpu=200m,memory=64Mi --requests=cpu=100m
 kubectl set resources deployment shop --limits=cpu=x
 kubectl set selector service front 'app=other'
