@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from bayplan.api import codec
@@ -145,6 +146,7 @@ def test_terminated_containers_of_pods_that_never_restart_stay_terminated() -> N
 @pytest.mark.parametrize("subresource", ["ephemeralcontainers", "resize"])
 def test_ways_in_for_containers_begin_no_deletion(subresource: str) -> None:
     old, new = pod(), pod()
-    new.metadata.deletion_timestamp, new.metadata.deletion_grace_period_seconds = "2020-01-01T00:00:00Z", 7
+    deletion = {"deletion_timestamp": "2020-01-01T00:00:00Z", "deletion_grace_period_seconds": 7}
+    new.metadata = msgspec.structs.replace(new.metadata, **deletion)
     STRATEGY.prepare_subresource_update(subresource, new, old)
-    assert (new.metadata.deletion_timestamp, new.metadata.deletion_grace_period_seconds) == (None, None)
+    assert new.metadata == old.metadata
