@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bayplan.api.errors import MAX_ERROR_BYTES, Deferred, invalid, invalid_object, show_value, too_many, unsupported
 from bayplan.api.types import core_v1
-from bayplan.api.validation.fields import go_struct
+from bayplan.api.validation.go_structs import go_struct
 
 
 def test_too_many_says_how_many_there_are() -> None:

@@ -216,3 +216,10 @@ def test_who_misses_a_plugin_is_told_how_to_get_it(tmp_path: Path) -> None:
     assert found.source is not None
     with pytest.raises(TransportError, match="exec: no-such-plugin: No such file or directory\npip install it"):
         asyncio.run(found.source.token())
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_bytes(bytes(range(128, 256)))
+    with pytest.raises(KubeconfigError, match=f"{path}: not text"):
+        load(path)

@@ -7,6 +7,7 @@ It is read on first use.
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.resources
 from base64 import b64encode
 from collections.abc import Collection
@@ -52,6 +53,15 @@ def definition_of(cls: Any) -> str:
     group, _, version = cls.__module__.rpartition(".")[2].rpartition("_")
     name = _names[cls] = f"{_PREFIXES.get(group, f'io.k8s.api.{group}')}.{version}.{cls.__name__}"
     return name
+
+
+@functools.cache
+def class_of(definition: str) -> Any:
+    """The struct class of a definition name; its fields are in Go's order."""
+    path, _, name = definition.rpartition(".")
+    prefix, _, version = path.rpartition(".")
+    group = next((one for one, known in _PREFIXES.items() if known == prefix), prefix.rpartition(".")[2])
+    return getattr(importlib.import_module(f"bayplan.api.types.{group}_{version}"), name)
 
 
 def resolve(schema: Schema) -> Schema:

@@ -16,10 +16,10 @@ from bayplan.api.custom_resources.go_values import shown, shown_as_text, type_na
 from bayplan.api.patches import GENERIC, PatchError, copy_tree
 from bayplan.api.schema import Schema, resolve
 
-_DIRECTIVE: Final = "$patch"
+DIRECTIVE: Final = "$patch"
 _DELETE_FROM: Final = "$deleteFromPrimitiveList"
-_SET_ORDER: Final = "$setElementOrder"
-_RETAIN_KEYS: Final = "$retainKeys"
+SET_ORDER: Final = "$setElementOrder"
+RETAIN_KEYS: Final = "$retainKeys"
 _BAD_DELETION: Final = "invalid patch format of primitive list"
 _BAD_ORDER: Final = "invalid patch format of setElementOrder list"
 
@@ -49,7 +49,7 @@ class _Repeats:
                 self.count(inner)
 
 
-class _Facts(NamedTuple):
+class Facts(NamedTuple):
     """How a member of an object is merged."""
 
     schema: Schema
@@ -63,7 +63,7 @@ def apply_strategic_patch(tree: dict[str, Any], patch: dict[str, Any], definitio
     return _merge_map(tree, patch, {"$ref": definition}, _Repeats())
 
 
-def _facts(schema: Schema, name: str) -> _Facts:
+def facts_of(schema: Schema, name: str) -> Facts:
     """Raises PatchError for members of which the type knows nothing."""
     resolved = resolve(schema)
     found = resolved.get("properties", {}).get(name)
@@ -76,16 +76,16 @@ def _facts(schema: Schema, name: str) -> _Facts:
         one for one in found.get("x-kubernetes-patch-strategy", "").split(",") if one not in ("", "retainKeys")
     ]
     inner = resolve(found) if "$ref" in found else found
-    return _Facts(
+    return Facts(
         inner.get("items", found), strategies[0] if strategies else "", found.get("x-kubernetes-patch-merge-key", "")
     )
 
 
 def _merge_map(tree: dict[str, Any] | None, patch: dict[str, Any], schema: Schema, repeats: _Repeats) -> dict[str, Any]:
-    directive = patch.get(_DIRECTIVE)
-    if _DIRECTIVE in patch:
+    directive = patch.get(DIRECTIVE)
+    if DIRECTIVE in patch:
         if directive == "replace":
-            return copy_tree({key: value for key, value in patch.items() if key != _DIRECTIVE})  # type: ignore[no-any-return]
+            return copy_tree({key: value for key, value in patch.items() if key != DIRECTIVE})  # type: ignore[no-any-return]
         if directive == "delete":
             return {}
         raise _unknown_directive(patch)
@@ -120,12 +120,12 @@ def _merge_member(result: dict[str, Any], key: str, value: Any, schema: Schema, 
         else:
             result[key] = _new_value(value)
     elif isinstance(value, dict):
-        facts = _facts(schema, key)
+        facts = facts_of(schema, key)
         result[key] = (
             copy_tree(value) if facts.strategy == "replace" else _merge_map(live, value, facts.schema, repeats)
         )
     elif isinstance(value, list):
-        facts = _facts(schema, key)
+        facts = facts_of(schema, key)
         result[key] = _merge_list(live or [], value, facts, repeats) if facts.strategy == "merge" else copy_tree(value)
     else:
         result[key] = value
@@ -133,16 +133,16 @@ def _merge_member(result: dict[str, Any], key: str, value: Any, schema: Schema, 
 
 def _retained(result: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     """Take out what `$retainKeys` does not name. Returns the rest of the patch."""
-    if _RETAIN_KEYS not in patch:
+    if RETAIN_KEYS not in patch:
         return patch
-    names = patch[_RETAIN_KEYS]
-    rest = {key: value for key, value in patch.items() if key != _RETAIN_KEYS}
+    names = patch[RETAIN_KEYS]
+    rest = {key: value for key, value in patch.items() if key != RETAIN_KEYS}
     wrong = PatchError(400, "invalid patch format of retainKeys")
     if not isinstance(names, list):
         raise wrong
     kept = {_hashable(name) for name in names}
     if any(
-        value is not None and _hashable(key) not in kept and not key.startswith((_DELETE_FROM, _SET_ORDER))
+        value is not None and _hashable(key) not in kept and not key.startswith((_DELETE_FROM, SET_ORDER))
         for key, value in rest.items()
     ):
         raise wrong
@@ -161,10 +161,10 @@ def _listed(key: str, wrong: str) -> str:
 
 def _in_order(result: dict[str, Any], patch: dict[str, Any], schema: Schema, repeats: _Repeats) -> dict[str, Any]:
     """Merge the lists for which `$setElementOrder` gives an order. Returns the rest of the patch."""
-    keys = [key for key in patch if key.startswith(_SET_ORDER)]
+    keys = [key for key in patch if key.startswith(SET_ORDER)]
     if not keys:
         return patch
-    rest = {key: value for key, value in patch.items() if not key.startswith(_SET_ORDER)}
+    rest = {key: value for key, value in patch.items() if not key.startswith(SET_ORDER)}
     ordered: set[str] = set()
     for key in keys:
         order = _as_list(patch[key])
@@ -174,7 +174,7 @@ def _in_order(result: dict[str, Any], patch: dict[str, Any], schema: Schema, rep
         ordered.add(name)
         live = _as_list(result[name]) if name in result else None
         given = _as_list(rest[name]) if name in rest else None
-        facts = _facts(schema, name)
+        facts = facts_of(schema, name)
         _check_order(given, order, facts.key)
         if live is None and given is None:
             continue
@@ -214,7 +214,7 @@ def _check_order(given: list[Any] | None, order: list[Any], key: str) -> None:
     if at < len(wanted):
         raise PatchError(
             500,
-            f"The order in patch list:\n{shown(given)}\n doesn't match {_SET_ORDER} list:\n{shown(order)}\n",
+            f"The order in patch list:\n{shown(given)}\n doesn't match {SET_ORDER} list:\n{shown(order)}\n",
         )
 
 
@@ -246,7 +246,7 @@ def _check_elements(live: list[Any], patch: list[Any]) -> None:
         raise PatchError(500, "no elements in any of the given slices")
 
 
-def _merge_list(live: list[Any], patch: list[Any], facts: _Facts, repeats: _Repeats) -> list[Any]:
+def _merge_list(live: list[Any], patch: list[Any], facts: Facts, repeats: _Repeats) -> list[Any]:
     if not live and not patch:
         return live
     _check_elements(live, patch)
@@ -281,13 +281,13 @@ def _without_directives(live: list[Any], patch: list[Any], key: str) -> tuple[li
     plain, replaces = [], False
     gone: set[Any] = set()
     for item in patch:
-        if _DIRECTIVE not in item:
+        if DIRECTIVE not in item:
             plain.append(item)
-        elif item[_DIRECTIVE] == "delete":
+        elif item[DIRECTIVE] == "delete":
             gone.add(_hashable(_keyed(item, key)))
-        elif item[_DIRECTIVE] == "replace":
+        elif item[DIRECTIVE] == "replace":
             replaces = True
-        elif item[_DIRECTIVE] == "merge":
+        elif item[DIRECTIVE] == "merge":
             raise PatchError(500, "merging lists cannot yet be specified in the patch")
         else:
             raise _unknown_directive(item)
@@ -297,7 +297,7 @@ def _without_directives(live: list[Any], patch: list[Any], key: str) -> tuple[li
 
 
 def _unknown_directive(patch: dict[str, Any]) -> PatchError:
-    return PatchError(500, f"unknown patch type: {shown_as_text(patch[_DIRECTIVE])} in map: {shown(patch)}")
+    return PatchError(500, f"unknown patch type: {shown_as_text(patch[DIRECTIVE])} in map: {shown(patch)}")
 
 
 def _sorted(merged: list[Any], order: list[Any], live: list[Any], key: str) -> list[Any]:
@@ -352,7 +352,7 @@ def _delete_from(result: dict[str, Any], name: str, values: Any) -> None:
 
 
 def _is_directive(value: Any) -> bool:
-    return isinstance(value, dict) and value.get(_DIRECTIVE) is not None
+    return isinstance(value, dict) and value.get(DIRECTIVE) is not None
 
 
 def _new_value(value: Any) -> Any:

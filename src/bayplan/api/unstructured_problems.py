@@ -75,8 +75,9 @@ def _read_struct(value: Any, definition: str, properties: dict[str, schema.Schem
     if not isinstance(value, dict):
         raise Refused(f"cannot restore struct from: {_KINDS[type(value)]}")
     known = go_types().get(definition, {})
-    for name, of in properties.items():
-        if name in value:
+    for name in schema.class_of(definition).__struct_encode_fields__:
+        if name in value and name in properties:
+            of = properties[name]
             go_type, _ = known.get(name) or (plain_type(of), "")
             _read(value[name], of, go_type)
 

@@ -27,7 +27,7 @@ from bayplan.apiserver.authorization.chain import AuthorizerChain
 from bayplan.apiserver.custom_resources.mixed_cache import mixed
 from bayplan.apiserver.custom_resources.progress import ServedDefinitions
 from bayplan.apiserver.objects import ObjectStore, too_large
-from bayplan.apiserver.reads.negotiation import PLAIN, Form, negotiate, negotiate_custom
+from bayplan.apiserver.reads.negotiation import PLAIN, Form, negotiate, negotiate_custom, negotiate_log
 from bayplan.apiserver.reads.representation import Shape
 from bayplan.apiserver.reads.storage_key import check_key
 from bayplan.apiserver.reads.tables import without_tables
@@ -164,11 +164,14 @@ class Call:
     @property
     def form(self) -> Form:
         """The form that the client wants. Raises ApiError (406)."""
-        if self.kind.is_custom and (self.path.subresource is None or self.path.subresource.name != "scale"):
-            return negotiate_custom(self.request.accept)
-        is_list = (not self.path.name or self.request.info.has_verb_prefix) and self.request.method == "GET"
         subresource = self.path.subresource.name if self.path.subresource is not None else ""
-        return negotiate(without_tables(self.request.accept, self.kind, subresource), is_list=is_list)
+        if self.kind.is_custom:
+            return negotiate_custom(self.request.accept)
+        accept = without_tables(self.request.accept, self.kind, subresource)
+        if subresource == "log":
+            return negotiate_log(accept)
+        is_list = (not self.path.name or self.request.info.has_verb_prefix) and self.request.method == "GET"
+        return negotiate(accept, is_list=is_list)
 
     def shape(self, *, is_list: bool = False) -> Shape:
         """The form of the answer. Raises ApiError (406, 400)."""

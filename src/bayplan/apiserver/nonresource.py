@@ -162,6 +162,8 @@ class NonResource:
         return Response(200, text, CONTENT_TYPE, self._process_start)
 
     def _discover(self, request: Request, path: str) -> Response:
+        if request.path.startswith("/apis//"):
+            return page_not_found()
         if (
             path == "/apis/apiregistration.k8s.io" and request.method != "GET"
         ):  # the only group whose own server routes it
@@ -175,14 +177,14 @@ class NonResource:
                 raise resource_not_found()
             return page_not_found()
         parts = path.split("/")
-        is_routed = parts[1] == "api" or len(parts) > _GROUP_PARTS
+        is_routed = parts[1] == "api" or len(parts) > _GROUP_PARTS or request.path.endswith("//")
         if is_routed and request.method != "GET":
             raise method_not_allowed()
         body, media_type = found
         if media_type != JSON:
             tag = hashlib.sha512(body).hexdigest().upper()
             return Response(200, body, media_type, {**_AGGREGATED, "ETag": f'"{tag}"'})
-        if is_routed:
+        if is_routed and (parts[1] == "api" or self.server.context.kinds.has_built_in_group(parts[2])):
             check_produced(request.accept, OFFERED)
         wanted = negotiate_document(request.accept)
         return Response(200, body if wanted == JSON else in_form(body, wanted), wanted)

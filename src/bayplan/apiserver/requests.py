@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from multidict import MultiMapping
 
-from bayplan.api.errors import bad_request, not_found_error, resource_not_found
+from bayplan.api.errors import ApiError, bad_request, method_not_allowed, not_found_error, quoted, resource_not_found
 from bayplan.api.kinds import Kind, KindTable, Subresource
 from bayplan.apiserver.reads.pieces import JsonList
 from bayplan.apiserver.reads.watching import Watcher
@@ -172,9 +172,9 @@ class ResourcePath:
 def resolve(kinds: KindTable, info: RequestInfo) -> ResourcePath | None:
     """Find the resource that a request names; None if the path names none (discovery, health, an unknown group, ...).
 
-    Raises ApiError (404) if the group exists but the resource does not.
+    Raises ApiError: 404 if the group exists but the resource does not; 400 and 405 for a path with an empty part where a namespace or name belongs.
     """
-    if not info.is_resource:
+    if not info.is_resource or (not info.group and info.path.startswith("/apis/")):
         return None
     kind = kinds.of_resource(info.group, info.version, info.resource)
     if kind is None or (not kind.namespaced and (info.is_nested or (kind.is_custom and info.namespace))):
@@ -184,7 +184,7 @@ def resolve(kinds: KindTable, info: RequestInfo) -> ResourcePath | None:
     if not kind.is_custom and (
         (name and kind.namespaced and not namespace) or (info.subresource and (info.has_verb_prefix or not name))
     ):
-        raise resource_not_found()
+        raise _incomplete(kind, info)
     if name and not info.subresource and kind.verbs == _CREATE_ONLY and not kind.is_custom:
         raise resource_not_found()
     subresource = None
@@ -199,6 +199,28 @@ def resolve(kinds: KindTable, info: RequestInfo) -> ResourcePath | None:
 
 _CREATE_ONLY = ("create",)
 """Verbs of kinds that are answered and not kept: they have no names."""
+
+
+def _incomplete(kind: Kind, info: RequestInfo) -> ApiError:
+    """Why a path to an object has no namespace, or one to a subresource no name: the part is empty, or was left out and there is no such route."""
+    is_namespace_empty = kind.namespaced and info.is_nested and not info.namespace
+    is_name_empty = bool(info.subresource) and not info.name and (info.is_nested or not kind.namespaced)
+    subresource = kind.subresource(info.subresource) if info.subresource else None
+    if (
+        info.has_verb_prefix
+        or not (is_namespace_empty or is_name_empty)
+        or (info.subresource and subresource is None)
+        or (info.rest and info.subresource != "proxy")
+    ):
+        return resource_not_found()
+    verb = _WITH_NAMES.get(info.verb, info.verb)
+    if verb not in (kind.verbs if subresource is None else subresource.verbs) or (verb == "create" and not subresource):
+        return method_not_allowed()
+    return bad_request("name must be provided" if is_name_empty else "Namespace parameter required.")
+
+
+_WITH_NAMES: Final = {"list": "get", "watch": "get", "deletecollection": "delete"}
+"""Verbs of collections, and what a request with their method asks for where there is a name."""
 
 
 def _no_resource(kinds: KindTable, group: str) -> None:
@@ -223,7 +245,7 @@ def parameters(query: Mapping[str, str], name: str) -> list[str]:
 def revision_problem(text: str) -> str:
     """Why Go does not read a resourceVersion; "" if it does."""
     if not (text.isdigit() and text.isascii()):
-        return f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        return f"strconv.ParseUint: parsing {quoted(text)}: invalid syntax"
     is_large = len(text.lstrip("0")) > _DIGITS or int(text) >= 1 << 64
     return f'strconv.ParseUint: parsing "{text}": value out of range' if is_large else ""
 
@@ -234,7 +256,7 @@ def int_parameter(query: Mapping[str, str], name: str) -> int | None:
     if value is None:
         return None
     if _INTEGER.fullmatch(value) is None:
-        raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
+        raise bad_request(f"strconv.ParseInt: parsing {quoted(value)}: invalid syntax")
     digits = value.lstrip("+-0")
     number = int(value[: value[0] in "+-"] + (digits or "0")) if len(digits) <= _DIGITS else 1 << 64
     if not -(1 << 63) <= number < 1 << 63:

@@ -77,6 +77,8 @@ def _read(paths: Sequence[Path]) -> dict[Path, dict[str, Any]]:
             config = yaml.safe_load(path.read_text())
         except OSError as error:
             raise KubeconfigError(f"{path}: {error.strerror or error}") from error
+        except UnicodeDecodeError as error:
+            raise KubeconfigError(f"{path}: not text: {error}") from error
         except yaml.YAMLError as error:
             raise KubeconfigError(f"{path}: not valid YAML: {error}") from error
         if not isinstance(config, dict):

@@ -55,7 +55,8 @@ class Authorization:
         try:
             self._begin(server_id)
         except (OSError, ValueError) as error:
-            raise ClusterError(str(error)) from error
+            where = f"{self._settings.config_file}: " if self._settings.config_file else ""
+            raise ClusterError(f"{where}{error}") from error
 
     def _begin(self, server_id: str) -> None:
         """Raises OSError, ValueError."""

@@ -368,7 +368,8 @@ class Cluster:
                 pair = sign(authority, now, KUBELET_CLIENT, organizations=(ADMIN_GROUP,))
             return client_tls(pair, settings.kubelet_ca.read_bytes() if settings.kubelet_ca is not None else b"")
         except (OSError, ssl.SSLError, UnicodeDecodeError) as error:
-            raise ClusterError(f"the certificates for kubelets cannot be used: {error}") from error
+            files = f" ({settings.kubelet_certificate}, {settings.kubelet_key})" if settings.kubelet_certificate else ""
+            raise ClusterError(f"the certificates for kubelets{files} cannot be used: {error}") from error
 
     def _front_proxy_pair(self) -> KeyPair:
         """With what aggregated servers are asked. Raises ClusterError."""

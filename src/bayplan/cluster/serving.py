@@ -90,7 +90,13 @@ class Serving:
             NamedPair(KeyPair(one.certificate.read_bytes(), one.key.read_bytes()), one.names)
             for one in settings.sni_certificates
         ]
-        tls = tls_context(pair, users.pem + b"\n" + proxies.authority.pem, named, protocols_of(settings.api))
+        try:
+            tls = tls_context(pair, users.pem + b"\n" + proxies.authority.pem, named, protocols_of(settings.api))
+        except ssl.SSLError as error:
+            pairs = [(settings.tls_certificate, settings.tls_key)]
+            pairs += [(one.certificate, one.key) for one in settings.sni_certificates]
+            files = ", ".join(f"{certificate} with {key}" for certificate, key in pairs if certificate is not None)
+            raise ValueError(f"{files}: {error}" if files else str(error)) from error
         return _Material(tls, users, proxies)
 
     def _check_overlap(self, material: _Material) -> None:

@@ -31,7 +31,11 @@ class TokenKeyFiles:
             if self.are_given:
                 self.keys.public()
         except (OSError, KeyFileError) as error:
-            raise ClusterError(f"the keys of service account tokens cannot be used: {error}") from error
+            files = ", ".join(
+                str(path) for path in (settings.token_signing_key, *settings.token_keys) if path is not None
+            )
+            where = f" ({files})" if files else ""
+            raise ClusterError(f"the keys of service account tokens{where} cannot be used: {error}") from error
 
     def _contents(self) -> _KeyContents:
         """The key that signs, and further ones. Raises OSError."""

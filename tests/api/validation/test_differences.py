@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from bayplan.api.types import core_v1
 from bayplan.api.validation.differences import difference
+from bayplan.api.validation.go_structs import go_struct
 from tests.cpu_time import cpu_time_below
 
 
@@ -21,10 +22,10 @@ def _spec(arguments: list[str]) -> core_v1.PodSpec:
 
 def _by_difflib(old: core_v1.PodSpec, new: core_v1.PodSpec) -> str:
     before, after = (
-        msgspec.json.format(msgspec.json.encode(one), indent=2).decode().splitlines() for one in (old, new)
+        msgspec.json.format(msgspec.json.encode(go_struct(one)), indent=1).decode().splitlines() for one in (old, new)
     )
-    lines = difflib.unified_diff(before, after, lineterm="", n=1)
-    return "\n".join(line for line in lines if not line.startswith(("---", "+++")))
+    lines = list(difflib.unified_diff(before, after, lineterm="", n=3))
+    return "".join(f"{line}\n" for line in lines[2:])
 
 
 _ARGUMENTS = st.lists(st.sampled_from(["a", "b", "c", "--", "++"]), max_size=30)
@@ -55,5 +56,5 @@ def test_differences_of_long_lists_end(old: list[str], new: list[str]) -> None:
     with cpu_time_below(2):
         text = difference(_spec(["same", *old, "last"]), _spec(["same", *new, "last"]))
     lines = text.splitlines()
-    assert (lines[0][:4], lines[1].strip(), lines[-1].strip()) == ("@@ -", '"same",', '"last"')
-    assert len(lines) == len(old) + len(new) + 3
+    assert (lines[0][:4], lines[3].strip(), lines[-3].strip()) == ("@@ -", '"same",', '"last"')
+    assert len(lines) == len(old) + len(new) + 7

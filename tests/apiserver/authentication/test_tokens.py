@@ -390,3 +390,6 @@ def test_a_token_file_is_taken_as_it_stands(tmp_path: Path) -> None:
     file.write_text("t1,alice\n")
     with pytest.raises(TokenFileError, match="tokens:1: expected token,user,uid"):
         read_token_file(file)
+    file.write_bytes(bytes(range(128, 256)))
+    with pytest.raises(TokenFileError, match=f"{file}: 'utf-8' codec"):
+        read_token_file(file)

@@ -32,6 +32,7 @@ TOPICS = ("writes", "reads", "documents", "broken", "custom", "variations")
 _STEP_SECONDS = 60.0
 _TRIES = 4
 """How often a refusal that differs is asked for again: some of kube-apiserver's come in an order of chance."""
+_LATE_SECONDS = 0.5
 _VARYING = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9]+")
 
 
@@ -134,7 +135,10 @@ class Comparison:
         code = expected.get("code")
         if not found or "request" not in step or "watch" in step or not isinstance(code, int) or code < 400:
             return found
-        for _ in range(_TRIES if code == actual.get("code") else 0):
+        is_late = code == 429  # kube-apiserver has not filled the cache of a new definition yet
+        for _ in range(_TRIES if is_late or code == actual.get("code") else 0):
+            if is_late:
+                await asyncio.sleep(_LATE_SECONDS)
             again = await self._step(self._reference, step)
             if again is not None and not differences(again, actual):
                 return []

@@ -11,10 +11,13 @@ from typing import Any, Final, NamedTuple
 _TEXTS: Final = (
     (re.compile(r"selfType\d+"), "selfType"),  # a name that kube-apiserver makes up
     (re.compile(r'(continue"?: "?)[\w-]{20,}'), r"\1<continue>"),
+    (re.compile(r"in record \(\d+\)"), "in record (<rv>)"),
     (re.compile(r"\?hash=[0-9A-F]+"), "?hash=<hash>"),
+    (re.compile(r'(nodePort\\*"?: ?)3\d{4}\b'), r"\1<port>"),
+    (re.compile(r"\[\+\]etcd(?:-readiness)? (?:excluded: )?ok\n"), ""),  # which the distribution does not check
     (re.compile(r": proxy (?:subresource|verb) changed to unsafeproxy"), ""),  # of the distribution, as all below
 )
-_SOURCE_IN_YAML: Final = re.compile(
+SOURCE_IN_YAML: Final = re.compile(
     r"(?m)^ *- configMap:\n {1,40}items:\n(?: (?![^\n]*configMap)[^\n]*\n)*? {1,40}name: openshift-service-ca.crt\n"
 )
 _SOURCE: Final = re.compile(
@@ -24,17 +27,24 @@ _CHECKS_LEFT_OUT: Final = re.compile(r"/readyz/(?:etcd|etcd-readiness)|\[\+\](?:
 """The distribution has no such checks of readiness."""
 
 
+_RULES: Final = ("resourceRules", "nonResourceRules")
+"""What a user may do, by roles that come in an order of chance."""
+
+
 def neutral(value: Any) -> Any:
     """An outcome without what differs by chance, or between distributions."""
     if isinstance(value, dict):
-        return {name: neutral(item) for name, item in value.items()}
+        return {
+            name: sorted(neutral(item), key=repr) if name in _RULES and isinstance(item, list) else neutral(item)
+            for name, item in value.items()
+        }
     if isinstance(value, list):
         return [neutral(item) for item in value if not _is_of_distribution(item)]
     if isinstance(value, str):
         for pattern, replacement in _TEXTS:
             value = pattern.sub(replacement, value)
         if "openshift" in value:
-            value = _SOURCE_IN_YAML.sub("", _SOURCE.sub("", value))
+            value = SOURCE_IN_YAML.sub("", _SOURCE.sub("", value))
     return value
 
 

@@ -1,4 +1,4 @@
-"""The lines in which two objects differ, as Kubernetes shows them: a unified diff of their JSON with one line around each change.
+"""The lines in which two objects differ, as Kubernetes shows them: a unified diff of what Go shows of them, with three lines around each change.
 
 Kubernetes uses a translation of Python's difflib, whose work can grow with the square of the lines and more. Here it ends at a number of steps, and then the lines
 between those that both begin and end with are shown as one change.
@@ -13,9 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
+from bayplan.api.validation.go_structs import go_struct
+
 MAX_STEPS: Final = 3_000_000
 """Pairs of equal lines, and lines, that are looked at to find the longest common parts: about half a second."""
-_AROUND: Final = 1
+_AROUND: Final = 3
 """Unchanged lines that are shown before and after a change."""
 
 
@@ -46,16 +48,19 @@ class _Matcher(difflib.SequenceMatcher[str]):
         return super().find_longest_match(alo, ahi, blo, bhi)
 
 
-def difference(old: msgspec.Struct | list[Any], new: msgspec.Struct | list[Any]) -> str:
-    """The lines in which two objects differ, for people."""
-    before, after = (
-        msgspec.json.format(msgspec.json.encode(one), indent=2).decode().splitlines() for one in (old, new)
-    )
+def difference(old: Any, new: Any) -> str:
+    """The lines in which two values differ, for people: structs, lists of them, or what has been shown as Go does. Each line ends with a newline."""
+    before, after = (_pretty(one).splitlines() for one in (old, new))
     try:
         groups = list(_Matcher(before, after).get_grouped_opcodes(_AROUND))
     except _TooManySteps:
         groups = [_one_change(before, after)]
-    return "\n".join(line for line in _lines(before, after, groups) if not line.startswith(("---", "+++")))
+    return "".join(f"{line}\n" for line in _lines(before, after, groups))
+
+
+def _pretty(value: Any) -> str:
+    text = msgspec.json.format(msgspec.json.encode(go_struct(value)), indent=1).decode()
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 _Opcode = tuple[str, int, int, int, int]

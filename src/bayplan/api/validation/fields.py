@@ -5,15 +5,15 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
 from typing import Any, Final
 
 import msgspec
 
-from bayplan.api.errors import Deferred, FieldError, duplicate, forbidden, invalid, required, too_long, unsupported
+from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required, too_long, unsupported
 from bayplan.api.types import meta_v1
 from bayplan.api.validation import formats
 from bayplan.api.validation.cidrs import read_ipv6, read_octets, strict_cidr
+from bayplan.api.validation.go_structs import shown_later
 from bayplan.support.memo import memoized
 
 Errors = list[FieldError]
@@ -316,78 +316,6 @@ def check_conditions(errors: Errors, path: str, conditions: Sequence[meta_v1.Con
                 errors.append(too_long(f"{where}.reason", 1024))
         if len(condition.message) > 32 * 1024:
             errors.append(too_long(f"{where}.message", 32 * 1024))
-
-
-def go_struct(value: Any) -> Any:
-    """An object as Go shows values of its internal types, which have no JSON names: `{"Key":"a","TimeAdded":null}`.
-
-    Fields keep the order of the type, so structs come back as JSON; keys of maps are in order of the alphabet.
-    """
-    if isinstance(value, meta_v1.LabelSelector | meta_v1.Condition):
-        return value
-    if isinstance(value, msgspec.Struct):
-        shown = []
-        for name, key in _go_fields(type(value)):
-            inner = getattr(value, name)
-            if not inner and name.endswith(_OWN_FIELDS):  # which Kubernetes does not have
-                continue
-            if isinstance(inner, meta_v1.ObjectMeta):  # Go embeds it
-                shown += _members(inner)
-                continue
-            member = msgspec.json.encode(go_struct(inner), order="deterministic")
-            shown.append(b'"%b":%b' % (key, member))
-        return msgspec.Raw(b"{%b}" % b",".join(shown))
-    if isinstance(value, list | tuple):
-        return _go_items(value) or None
-    if isinstance(value, dict):
-        return {key: go_struct(item) for key, item in value.items()} or None
-    return value
-
-
-def shown_later(value: Any) -> Deferred:
-    """go_struct for a large object, done when an error about it is told."""
-    return Deferred(partial(go_struct, value))
-
-
-def _go_items(items: Sequence[Any]) -> list[Any]:
-    """The items of a list, objects with equal JSON worked out once: a body of 3 MiB holds a million of `{}`."""
-    known: dict[bytes, Any] = {}
-    shown = []
-    for item in items:
-        if isinstance(item, msgspec.Struct):
-            text = _encode(item)
-            found = known.get(text)
-            if found is None:
-                found = known[text] = go_struct(item)
-            shown.append(found)
-        else:
-            shown.append(go_struct(item))
-    return shown
-
-
-@cache
-def _go_fields(cls: type[msgspec.Struct]) -> tuple[tuple[str, bytes], ...]:
-    """Attribute and name in Go of each field of a struct."""
-    return tuple(
-        (info.name, (_GO_NAMES.get(info.encode_name) or info.encode_name[:1].upper() + info.encode_name[1:]).encode())
-        for info in msgspec.structs.fields(cls)
-    )
-
-
-def _members(value: msgspec.Struct) -> list[bytes]:
-    """The fields of an object that has JSON names, those that say something."""
-    text = msgspec.json.encode(value, order="deterministic")[1:-1]
-    return [text] if text else []
-
-
-_OWN_FIELDS: Final = "_required_during_execution"
-_GO_NAMES: Final = {
-    "apiVersion": "APIVersion",
-    "cel": "CEL",
-    "cidrs": "CIDRs",
-    "pkixPublicKey": "PKIXPublicKey",
-    "uid": "UID",
-}
 
 
 def repeats(values: Iterable[Any]) -> set[int]:

@@ -14,8 +14,8 @@ from bayplan.api.validation.fields import (
     check_format,
     check_not_negative,
     repeats,
-    shown_later,
 )
+from bayplan.api.validation.go_structs import shown_later
 from bayplan.api.validation.pods.pod_spec import check_pod_template
 
 _MAX_PARALLEL = 100_000

@@ -28,12 +28,17 @@ class Priority(AdmissionPlugin):
             return False
         if kind.kind == "PriorityClass":
             return True
-        return operation == CREATE and (kind.kind == "Pod" or (kind.kind, kind.group) in _GROUPS)
+        return kind.kind == "Pod" or (operation == CREATE and (kind.kind, kind.group) in _GROUPS)
 
     def admit(self, request: AdmissionRequest) -> None:
-        """Resolve the class of a pod or pod group."""
+        """Resolve the class of a pod or pod group; a pod that is changed keeps what came of it."""
         if request.kind.kind == "Pod":
-            self._admit_pod(request)
+            if request.operation == UPDATE:
+                spec, old = request.obj.spec, request.old.spec
+                spec.priority = old.priority if spec.priority is None else spec.priority
+                spec.preemption_policy = spec.preemption_policy or old.preemption_policy
+            else:
+                self._admit_pod(request)
         elif (
             request.kind.kind != "PriorityClass" and WORKLOAD_PREEMPTION in request.call.context.settings.feature_gates
         ):

@@ -65,11 +65,12 @@ class ServiceAccount(AdmissionPlugin):
         if account is None:
             return self._wait(request)
         _fill_in(request, account)
+        _check_secrets(request, account)  # before other plugins and validation say what they find
         return None
 
     def validate(self, request: AdmissionRequest) -> None:
         """Refuse mirror pods that use what only the API server gives, and secrets that the account keeps from its pods."""
-        spec, is_new = request.obj.spec, request.operation == CREATE
+        is_new = request.operation == CREATE
         if is_new and MIRROR in request.obj.metadata.annotations:
             _check_mirror(request)
             return
@@ -78,10 +79,7 @@ class ServiceAccount(AdmissionPlugin):
             if is_new:
                 raise _not_found(request)
             return
-        if account.metadata.annotations and is_enforced(account):
-            wrong = unlisted_secret(account, spec, ephemeral_only=not is_new)
-            if wrong:
-                raise forbidden_error("pods", "", request.name, wrong)
+        _check_secrets(request, account)
 
     async def _wait(self, request: AdmissionRequest) -> None:
         for _ in range(_TRIES):
@@ -89,8 +87,17 @@ class ServiceAccount(AdmissionPlugin):
             account = _account(request)
             if account is not None:
                 _fill_in(request, account)
+                _check_secrets(request, account)
                 return
         raise _not_found(request)
+
+
+def _check_secrets(request: AdmissionRequest, account: core_v1.ServiceAccount) -> None:
+    """Raises ApiError (403) if the pod uses a secret that its account keeps from it."""
+    if account.metadata.annotations and is_enforced(account):
+        wrong = unlisted_secret(account, request.obj.spec, ephemeral_only=request.operation != CREATE)
+        if wrong:
+            raise forbidden_error("pods", "", request.name, wrong)
 
 
 def _not_found(request: AdmissionRequest) -> ApiError:

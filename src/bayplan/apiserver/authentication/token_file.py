@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 
@@ -15,13 +16,20 @@ def read_token_file(path: Path) -> list[tuple[str, str, str, tuple[str, ...]]]:
 
     Raises TokenFileError, OSError.
     """
-    rows = []
-    with path.open(newline="") as lines:
-        for number, row in enumerate(csv.reader(lines), 1):
-            if not row:
-                continue
-            if len(row) < 3:
-                raise TokenFileError(f"{path}:{number}: expected token,user,uid[,groups], found {len(row)} columns")
-            if row[0]:
-                rows.append((row[0], row[1], row[2], tuple(row[3].split(",")) if len(row) > 3 else ()))
+    rows: list[tuple[str, str, str, tuple[str, ...]]] = []
+    try:
+        with path.open(newline="", encoding="utf-8") as lines:
+            rows.extend(_rows(path, lines))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise TokenFileError(f"{path}: {error}") from error
     return rows
+
+
+def _rows(path: Path, lines: Iterable[str]) -> Iterator[tuple[str, str, str, tuple[str, ...]]]:
+    for number, row in enumerate(csv.reader(lines), 1):
+        if not row:
+            continue
+        if len(row) < 3:
+            raise TokenFileError(f"{path}:{number}: expected token,user,uid[,groups], found {len(row)} columns")
+        if row[0]:
+            yield row[0], row[1], row[2], tuple(row[3].split(",")) if len(row) > 3 else ()

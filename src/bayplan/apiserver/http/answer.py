@@ -88,9 +88,9 @@ def with_close(data: bytes) -> bytes:
 def wants_pretty(request: Request) -> bool:
     """Whether JSON is to be indented: asked for with `pretty`, also of a media type, or for tools that people look at."""
     value = request.query.get("pretty")
-    if value:
-        return value.lower() in ("1", "t", "true")
-    return request.user_agent.startswith(_READ_BY_PEOPLE) or "pretty=1" in request.accept
+    if "pretty=1" in request.accept:
+        return True
+    return value.lower() in ("1", "t", "true") if value else request.user_agent.startswith(_READ_BY_PEOPLE)
 
 
 class SimpleResponse(web.StreamResponse):

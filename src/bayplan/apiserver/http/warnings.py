@@ -5,6 +5,7 @@ Source: `apiserver/pkg/endpoints/filters/warning.go`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Final
@@ -13,13 +14,14 @@ _TOTAL: Final = 4096
 """Characters of all warnings from which on each is cut off, and beyond which no further one is sent."""
 _EACH: Final = 256
 """Characters of a warning that is cut off."""
-_BLANKS: Final = {**dict.fromkeys(range(32), " "), 127: " "}
-"""Control characters, which no header may have."""
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+"""What no header may have: a warning with such a character is not sent."""
 
 
 def warning_headers(warnings: Sequence[str]) -> list[str]:
     """The values of the Warning headers, each warning once."""
-    return [f'299 - "{_escaped(one)}"' for one in _bounded(list(dict.fromkeys(filter(None, warnings))))]
+    sendable = [one for one in dict.fromkeys(warnings) if one and _CONTROL.search(one) is None]
+    return [f'299 - "{_escaped(one)}"' for one in _bounded(sendable)]
 
 
 def _bounded(warnings: list[str]) -> list[str]:
@@ -38,4 +40,4 @@ def _bounded(warnings: list[str]) -> list[str]:
 
 
 def _escaped(warning: str) -> str:
-    return warning.replace("\\", "\\\\").replace('"', '\\"').translate(_BLANKS)
+    return warning.replace("\\", "\\\\").replace('"', '\\"')

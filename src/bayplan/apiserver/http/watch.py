@@ -18,9 +18,9 @@ from multidict import CIMultiDict
 from bayplan.api.errors import gone
 from bayplan.apiserver.context import Context
 from bayplan.apiserver.http.body import sends_chunks
+from bayplan.apiserver.reads.bookmarks import bookmark_entry
 from bayplan.apiserver.reads.representation import error_event
 from bayplan.apiserver.reads.watching import BOOKMARK, Item, Watcher
-from bayplan.apiserver.verbs.read import bookmark_entry
 
 _BUFFER = 1 << 16
 """Bytes that may wait on a watch's connection before the watch waits for the client."""
@@ -149,7 +149,8 @@ class WatchStreams:
         context = self._context
         while not watcher.closed:
             await context.clock.sleep(context.settings.bookmark_interval)
-            watcher.put(BOOKMARK, bookmark_entry(context.objects.revision_of(watcher.kind)), None)
+            stored, revision = context.kinds.storage_kind(watcher.kind), context.objects.revision_of(watcher.kind)
+            watcher.put(BOOKMARK, bookmark_entry(stored, revision), None)
 
 
 class _Stream:

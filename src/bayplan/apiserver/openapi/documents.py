@@ -96,9 +96,9 @@ class OpenApi:
 
     def handle(self, request: Request) -> Response | None:
         """The document asked for; None if there is none."""
-        if request.path == "/openapi/v3/":
-            return Response(404, b"", "")
-        path = request.path.rstrip("/")
+        path = request.path
+        if path.endswith("/"):
+            return Response(404, b"", "") if path.startswith("/openapi/v3/") else None
         if self._made_of != (stamp := self._stamp()):
             self._documents.clear()
             self._tags.clear()

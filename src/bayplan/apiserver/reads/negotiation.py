@@ -50,6 +50,13 @@ def negotiate_custom(accept: str) -> Form:
 
 
 @memoized(512)
+def negotiate_log(accept: str) -> Form:
+    """The same for logs: their route produces text as well, which the serializer does not know."""
+    check_produced(accept, ("text/plain", *OFFERED))
+    return _negotiate(accept, OFFERED)
+
+
+@memoized(512)
 def negotiate_error(accept: str) -> Form | None:
     """The form of an error, which is never that of another kind: clauses that ask for one are passed over. None if no other clause can be followed."""
     plain = ",".join(clause for clause in accept.split(",") if not _parse(clause)[1].get("as"))

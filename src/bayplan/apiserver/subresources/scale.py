@@ -11,7 +11,15 @@ from bayplan.api.conversion import convert
 from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.custom_resources.strategy import nested
-from bayplan.api.errors import bad_request, conflict, internal_error, invalid, invalid_object, not_found_error
+from bayplan.api.errors import (
+    ApiError,
+    bad_request,
+    conflict,
+    internal_error,
+    invalid,
+    invalid_object,
+    not_found_error,
+)
 from bayplan.api.kinds import Kind
 from bayplan.api.selectors import compile_selector, from_map
 from bayplan.api.types import autoscaling_v1, meta_v1
@@ -95,6 +103,14 @@ def _answer(call: Call, entry: Entry) -> Response:
     return answer_in_form(call, 200, _HEAD, scale, "v1" if call.kind.is_custom else "autoscaling")
 
 
+_NOT_REGISTERED = (
+    "no kind is registered for the type v1.Scale in scheme "
+    '"k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781"'
+)
+"""What is said of any Scale of a custom resource that is JSON and cannot be decoded."""
+_UNDECODABLE = ("cannot be handled as a Scale", "Object 'Kind' is missing")
+
+
 class _Type(msgspec.Struct, rename="camel"):
     api_version: str | None = None
     kind: str | None = None
@@ -113,13 +129,17 @@ async def _update(call: Call) -> Response:
     version = given.api_version or "autoscaling/v1"
     kind = given.kind or "Scale"
     if call.kind.is_custom and (kind, version) != ("Scale", "autoscaling/v1"):
-        scheme = "k8s.io/apiextensions-apiserver/pkg/apiserver/customresource_handler.go:781"
-        raise bad_request(f'no kind is registered for the type v1.Scale in scheme "{scheme}"')
+        raise bad_request(_NOT_REGISTERED)
     if kind == "Scale" and version in _OLD_VERSIONS:
         raise bad_request(
             f"the API version in the data ({version}) does not match the expected API version (autoscaling/v1)"
         )
-    scale = body_object(call, autoscaling_v1.Scale, "Scale", "autoscaling/v1")
+    try:
+        scale = body_object(call, autoscaling_v1.Scale, "Scale", "autoscaling/v1")
+    except ApiError as error:
+        if call.kind.is_custom and any(text in error.status.message for text in _UNDECODABLE):
+            raise bad_request(_NOT_REGISTERED) from None
+        raise
     check_name(scale.metadata.name, call.path.name)
     return _answer(call, await modify(call, lambda old: _scaled(call, old, scale), track=False))
 

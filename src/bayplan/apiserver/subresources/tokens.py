@@ -17,6 +17,7 @@ from bayplan.api.errors import (
     quoted,
 )
 from bayplan.api.types import authentication_v1, core_v1
+from bayplan.api.validation import formats
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.managed_fields.managers import track_create
@@ -120,6 +121,10 @@ def _bound(call: Call, request: TokenRequest) -> tuple[Any, ObjectName | None]:
     if group or reference.kind not in _BOUND:
         shown = f"{group}/{version}, Kind={reference.kind}"
         raise bad_request(f"cannot bind token to object of type {shown}")
+    if not reference.name:
+        raise bad_request("Name parameter required.")
+    if problems := formats.path_segment(reference.name):
+        raise bad_request(f"Name parameter invalid: {quoted(reference.name)}: {';'.join(problems)}")
     namespace = "" if reference.kind == "Node" else call.path.namespace
     found = call.context.find(reference.kind, namespace, reference.name)
     if found is None:

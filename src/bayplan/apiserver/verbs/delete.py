@@ -31,7 +31,7 @@ from bayplan.apiserver.requests import Response, bool_parameter, int_parameter, 
 from bayplan.apiserver.verbs import read, unsafe_delete
 from bayplan.apiserver.verbs.rules import next_generation
 from bayplan.apiserver.writes.bodies import body_json
-from bayplan.apiserver.writes.body_errors import Unrecognized, head_problem, is_meta_kind, version_problem
+from bayplan.apiserver.writes.body_errors import Head, Unrecognized, head_of, head_problem, version_problem
 from bayplan.store.errors import Conflict
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
@@ -132,19 +132,38 @@ def _read_options(call: Call) -> meta_v1.DeleteOptions:
     try:
         options, _ = decode_reporting(meta_v1.DeleteOptions, data)
     except (DecodeError, UnicodeDecodeError) as error:
-        raise bad_request(head_problem(data) or str(error)) from None
+        if problem := head_problem(data):
+            raise bad_request(problem) from None
+        _check_type(head_of(data) or Head())
+        raise bad_request(str(error)) from None
     if problem := version_problem(options.api_version):
         raise bad_request(problem)
-    if options.kind not in ("", "DeleteOptions"):
-        scheme = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"
-        version = options.api_version or "meta.k8s.io/v1"
-        if is_meta_kind(version, options.kind):
-            what = f"converting ({version.rpartition('/')[2]}.{options.kind}) to (v1.DeleteOptions)"
-            raise bad_request(f"{what}: unknown conversion")
-        raise bad_request(
-            f'no kind {quoted(options.kind)} is registered for version {quoted(version)} in scheme "{scheme}"'
-        )
+    _check_type(Head(options.api_version, options.kind))
     return options
+
+
+_OPTIONS_SCHEME = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"
+"""What knows the types that options of a deletion may be of."""
+_IN_ALL_VERSIONS = frozenset(
+    ("APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "CreateOptions", "Status", "UpdateOptions")
+)
+"""Kinds that it knows in any version, as types of `v1`."""
+_IN_META = frozenset(("PartialObjectMetadata", "PartialObjectMetadataList", "Table", "TableOptions"))
+"""Kinds that it knows in the versions of `meta.k8s.io`."""
+
+
+def _check_type(head: Head) -> None:
+    """A body says that it has options of a deletion, or nothing. Raises ApiError (400)."""
+    if head.kind in ("", "DeleteOptions"):
+        return
+    version = head.api_version or "meta.k8s.io/v1"
+    if head.kind in _IN_ALL_VERSIONS or (
+        head.kind in _IN_META and version in ("meta.k8s.io/v1", "meta.k8s.io/v1beta1")
+    ):
+        raise bad_request(f"converting (v1.{head.kind}) to (v1.DeleteOptions): unknown conversion")
+    raise bad_request(
+        f'no kind {quoted(head.kind)} is registered for version {quoted(version)} in scheme "{_OPTIONS_SCHEME}"'
+    )
 
 
 def validate_options(options: meta_v1.DeleteOptions) -> None:

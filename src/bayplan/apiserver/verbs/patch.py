@@ -33,6 +33,7 @@ from bayplan.api.kinds import Kind
 from bayplan.api.nesting import DepthError, check_depth
 from bayplan.api.patches import PatchError, apply_json_patch, apply_merge_patch
 from bayplan.api.schema import definition_of
+from bayplan.api.strategic_leftovers import left_of
 from bayplan.api.strategic_patch import apply_strategic_patch
 from bayplan.api.strategies.base import clone
 from bayplan.api.unstructured_problems import first_unstructured_problem
@@ -46,7 +47,7 @@ from bayplan.apiserver.writes.bodies import other_type
 from bayplan.apiserver.writes.body_errors import head_of, head_problem, version_problem
 from bayplan.apiserver.writes.options import check_patch_options
 from bayplan.apiserver.writes.owners import deduplicate_owners
-from bayplan.apiserver.writes.patch_errors import JSON, MERGE, STRATEGIC, read_patch, spoiled_by
+from bayplan.apiserver.writes.patch_errors import JSON, MERGE, STRATEGIC, as_written, read_patch, spoiled_by
 from bayplan.apiserver.writes.repeated_writes import RepeatedWrite
 from bayplan.apiserver.writes.write_memo import STATUS, Change
 
@@ -112,11 +113,13 @@ def is_apply(call: Call) -> bool:
 async def _apply(call: Call) -> tuple[int, Entry]:
     """Server-side apply: the object as a manager wants its part of it; it is made if it is not there (201)."""
     name = call.path.subresource.name if call.path.subresource else ""
+    check_patch_options(call.request.query, is_apply=True)
+    is_new = call.entry(call.path.namespace, call.path.name) is None
+    if is_new and name:
+        raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
     given = configuration(call, call.kind)
     applier = Applier(call, given.tree, name)
-    if call.entry(call.path.namespace, call.path.name) is None:
-        if name:
-            raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
+    if is_new:
         return 201, await _create_applied(call, applier, given)
 
     def applied(old: Any) -> Any:
@@ -239,6 +242,8 @@ class Patch:
         self.is_partial = not self.problems and _is_of_status(call, self.patch_type, self.body)
         self.tree: Any = None
         """What came of it last."""
+        self._before = b""
+        """The object to which it was applied last."""
 
     def __call__(self, obj: Any) -> Any:
         """Raises ApiError (400, 413, 422, 500)."""
@@ -250,6 +255,7 @@ class Patch:
         data = encode(obj)
         if self.patch_type == STRATEGIC:
             data = with_null_lists(self.kind.kind, data)
+        self._before = data
         self.tree = self._applied(msgspec.json.decode(data), cls)
         return self._decoded(cls)
 
@@ -280,18 +286,24 @@ class Patch:
             why = first_unstructured_problem(cls, self.tree) or why
         else:
             why = head_problem(encode(self.tree)) or why
-        return spoiled_by(self.patch_type, self.body, self.tree, self.kind, why)
+        return self._spoiled(cls, why)
+
+    def _spoiled(self, cls: type[Any], why: str) -> ApiError:
+        patch = self.body
+        if self.patch_type == STRATEGIC:
+            patch = left_of(patch, msgspec.json.decode(self._before), definition_of(cls))
+        return spoiled_by(self.patch_type, patch, self.tree, self.kind, why)
 
     def _decoded(self, cls: type[Any]) -> Any:
         call, tree = self.call, self.tree
         try:
             obj, problems = decode_reporting(cls, encode(tree), call.context.settings.feature_gates)
         except DecodeError as error:
-            raise self.spoiled(cls, self._other_type(cls) or str(error)) from None
-        problems = [*self.problems, *problems]
+            raise self.spoiled(cls, self._other_type(cls) or self._first_problem(cls) or str(error)) from None
+        problems = [*self.problems, *(self._in_order(cls, problems) if len(problems) > 1 else problems)]
         if problems and self.mode == "Strict":
             why = f"strict decoding error: {', '.join(problems)}"
-            raise spoiled_by(self.patch_type, self.body, tree, self.kind, why)
+            raise self._spoiled(cls, why)
         self._check_type(obj, cls)
         if problems and self.mode == "Warn":
             call.warnings[:] = dict.fromkeys([*call.warnings, *problems])
@@ -301,12 +313,28 @@ class Patch:
         call.warnings[:] = dict.fromkeys([*call.warnings, *deduplicate_owners(obj.metadata)])
         return obj
 
+    def _first_problem(self, cls: type[Any]) -> str:
+        """What Kubernetes finds first; "" if only the whole says what is wrong."""
+        if self.patch_type != STRATEGIC:
+            try:
+                decode_reporting(cls, as_written(self.patch_type, self.body, self.tree))
+            except DecodeError as error:
+                return str(error)
+        return ""
+
+    def _in_order(self, cls: type[Any], problems: list[str]) -> list[str]:
+        """What is wrong with fields, in the order in which Kubernetes finds it."""
+        if self.patch_type == STRATEGIC:
+            return sorted(problems)
+        return decode_reporting(cls, as_written(self.patch_type, self.body, self.tree))[1]
+
     def _other_type(self, cls: type[Any]) -> str:
         """Why nobody knows what came of the patch, which is told before what is wrong with its fields; "" if it is known."""
         head = head_of(encode(self.tree))
         if head is None or self.kind.is_custom or self.patch_type == STRATEGIC or cls is not self.kind.type:
             return ""
-        if self.call.context.kinds.of_kind(head.api_version, head.kind) is not None:
+        is_same = (head.api_version, head.kind) == (self.kind.api_version, self.kind.kind)
+        if is_same or self.call.context.kinds.of_kind(head.api_version, head.kind) is not None:
             return ""
         return other_type(self.call, head.api_version, head.kind, self.kind.kind, self.kind.api_version)
 
@@ -330,7 +358,7 @@ class Patch:
             why = version_problem(obj.api_version) or other_type(
                 self.call, obj.api_version, obj.kind, kind.kind, kind.api_version
             )
-            raise spoiled_by(self.patch_type, self.body, self.tree, self.kind, why)
+            raise self._spoiled(cls, why)
 
 
 def _type_of(call: Call) -> str:
@@ -402,12 +430,10 @@ def patch_failure(error: PatchError) -> ApiError:
 
 
 def _check_place(call: Call, obj: Any) -> None:
-    """Raises ApiError (400) if the object has another name or namespace than the URL."""
-    if not call.kind.namespaced:
-        obj.metadata.namespace = ""
-    is_elsewhere = obj.metadata.namespace != call.path.namespace
-    if is_elsewhere and obj.metadata.namespace:
+    """An object that has lost its namespace is in that of the URL. Raises ApiError (400) if it has another name or namespace than the URL."""
+    namespace = call.path.namespace if call.kind.namespaced else ""
+    if not call.kind.namespaced or not obj.metadata.namespace:
+        obj.metadata.namespace = namespace
+    if obj.metadata.namespace != namespace:
         raise bad_request(OTHER_NAMESPACE)
     check_name(obj.metadata.name, call.path.name)
-    if is_elsewhere:
-        raise bad_request(OTHER_NAMESPACE)

@@ -8,7 +8,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,6 +21,7 @@ from bayplan.api.types import meta_v1
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.custom_resources.converting_watcher import ConvertingWatcher
 from bayplan.apiserver.custom_resources.mixed_cache import mixed
+from bayplan.apiserver.reads.bookmarks import bookmark_entry
 from bayplan.apiserver.reads.cache import ResourceCache
 from bayplan.apiserver.reads.list_options import check_list_options
 from bayplan.apiserver.reads.negotiation import PROTOBUF, negotiate_stream
@@ -32,7 +33,6 @@ from bayplan.store.errors import Compacted, FutureRevision, StoreCorrupt
 
 _CONVERTED_AT_ONCE = 500
 """Objects about which a webhook is asked at once to find those that a selector chooses."""
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _EXPIRED = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the "
     "continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects "
@@ -213,6 +213,8 @@ async def chosen(call: Call) -> tuple[list[Entry], meta_v1.ListMeta]:
     """
     select, fields = selection(call)
     limit, at, after = _page(call, fields)
+    if _is_single(call, fields):
+        limit = 0  # nothing follows the one object that is read
     check_key(call.kind, call.path.namespace, call.path.name)
     converts = call.kind.asks_webhook
     entries, remaining = await (
@@ -234,12 +236,20 @@ class _Found(NamedTuple):
 
     entries: list[Entry]
     remaining: int
-    """How many follow; with a selector, whether any does."""
+    """How many objects follow, whether or not they are selected: as long as there are some, Kubernetes says that there may be more."""
 
 
-def _cut(entries: list[Entry], limit: int) -> _Found:
-    """A page of what follows from its beginning on. limit: 0 for none."""
-    return _Found(entries[:limit], len(entries) - limit) if 0 < limit < len(entries) else _Found(entries, 0)
+def _cut(entries: list[Entry], limit: int, select: Callable[[Entry], bool] | None) -> _Found:
+    """A page of what is selected of all that follows from its beginning on. limit: 0 for none."""
+    if limit <= 0:
+        return _Found(entries if select is None else list(filter(select, entries)), 0)
+    found: list[Entry] = []
+    for at, entry in enumerate(entries, 1):
+        if select is None or select(entry):
+            found.append(entry)
+            if len(found) == limit:
+                return _Found(found, len(entries) - at)
+    return _Found(found, 0)
 
 
 async def matching(
@@ -248,15 +258,16 @@ async def matching(
     """`entries_at` for kinds that ask a webhook: what is selected by has to be seen in the version of the request first."""
     entries, _ = await entries_at(call, at, after, None, 0)
     if select is None:
-        return _cut(entries, limit)
+        return _cut(entries, limit, None)
     cache = mixed(call.context.objects.cache(call.kind))
     found: list[Entry] = []
     for start in range(0, len(entries), _CONVERTED_AT_ONCE):
         converted = await cache.in_version(call.kind, entries[start : start + _CONVERTED_AT_ONCE])
-        found += filter(select, converted)
-        if 0 < limit < len(found):
-            break
-    return _cut(found[: limit + 1] if limit > 0 else found, limit)
+        page = _cut(converted, limit - len(found) if limit > 0 else 0, select)
+        found += page.entries
+        if 0 < limit == len(found):
+            return _Found(found, page.remaining + max(0, len(entries) - start - _CONVERTED_AT_ONCE))
+    return _Found(found, 0)
 
 
 async def list_objects(call: Call) -> Response:
@@ -341,17 +352,13 @@ async def entries_at(
         found: Iterable[Entry] = cache.ordered(namespace, after)
         if limit <= 0:
             return _Found(list(found if select is None else filter(select, found)), 0)
-        if select is not None:
-            return _cut(list(itertools.islice(filter(select, found), limit + 1)), limit)
-        page = list(itertools.islice(found, limit))
+        page = list(itertools.islice(found if select is None else filter(select, found), limit))
         is_full = len(page) == limit
         return _Found(page, cache.count_behind(namespace, (page[-1].namespace, page[-1].name)) if is_full else 0)
-    return _cut(await _entries_from_history(call, cache, at, after, select), limit)
+    return _cut(await _entries_from_history(call, cache, at, after), limit, select)
 
 
-async def _entries_from_history(
-    call: Call, cache: ResourceCache, at: int, after: tuple[str, str], select: Callable[[Entry], bool] | None
-) -> list[Entry]:
+async def _entries_from_history(call: Call, cache: ResourceCache, at: int, after: tuple[str, str]) -> list[Entry]:
     prefix = call.stored.storage_prefix + (f"{call.path.namespace}/" if call.path.namespace else "")
     start = prefix if after == ("", "") else call.stored.storage_key(*after) + "\0"
     try:
@@ -375,7 +382,7 @@ async def _entries_from_history(
             entries.append(cache.make_entry(item.key, item.value, item.mod_revision, item.create_revision))
         except NOT_READABLE as error:
             raise internal_error(reason(item.key, item.value, error)) from error
-    return entries if select is None else [entry for entry in entries if select(entry)]
+    return entries
 
 
 def watch(call: Call) -> Response:
@@ -422,7 +429,7 @@ def watch(call: Call) -> Response:
     if revision == 0 and "sendInitialEvents" in query and not initial:
         watcher.start_revision = call.context.objects.revision_of(call.stored)
     elif initial or revision == 0:
-        _send_initial(call, watcher, cache, bookmark=initial and watcher.bookmarks)
+        _send_initial(call, watcher, cache)
     else:
         for event in cache.events_after(revision):
             watcher.offer(event)
@@ -432,18 +439,11 @@ def watch(call: Call) -> Response:
     return Response(200, content_type=watcher.media_type, watcher=watcher, warnings=call.warnings)
 
 
-def _send_initial(call: Call, watcher: Watcher, cache: ResourceCache, *, bookmark: bool) -> None:
-    """What is there now as ADDED events, and the bookmark that ends them."""
+def _send_initial(call: Call, watcher: Watcher, cache: ResourceCache) -> None:
+    """What is there now as ADDED events, and the bookmark that ends them for clients that take bookmarks, whether or not they ask for initial events."""
     for entry in cache.ordered(call.path.namespace):
         if watcher.select is None or watcher.select(entry):
             watcher.put(ADDED, entry, None)
     watcher.start_revision = call.context.objects.revision_of(call.stored)
-    if bookmark:
-        watcher.put(BOOKMARK, bookmark_entry(watcher.start_revision, ends_initial_events=True), None)
-
-
-def bookmark_entry(revision: int, *, ends_initial_events: bool = False) -> Entry:
-    """The object of a BOOKMARK event: metadata with a resourceVersion only."""
-    annotations: dict[str, Any] = {"annotations": {INITIAL_EVENTS_END: "true"}} if ends_initial_events else {}
-    body = msgspec.json.encode({"metadata": {"resourceVersion": str(revision), **annotations}})[1:]
-    return Entry("", "", revision, revision, body, {}, {}, "")
+    if watcher.bookmarks:
+        watcher.put(BOOKMARK, bookmark_entry(call.stored, watcher.start_revision, ends_initial_events=True), None)

@@ -128,7 +128,7 @@ def _check_identity(call: Call, obj: Any, old: Any, entry: Entry) -> None:
             raise conflict(call.kind.plural, call.kind.group, call.path.name)
     new.uid = new.uid or was.uid
     new.resource_version = was.resource_version
-    new.self_link = ""
+    new.self_link = new.self_link if call.dry_run else ""  # only what is kept loses it
     new.generation = was.generation
     new.managed_fields = was.managed_fields
     new.creation_timestamp = was.creation_timestamp

@@ -57,7 +57,7 @@ def body_object(call: Call, cls: type[Any], kind_name: str, api_version: str) ->
         try:
             obj, problems = decode_reporting(cls, data, call.context.settings.feature_gates)
         except DecodeError as mended:
-            _check_registered(call, data, kind_name, api_version)
+            _check_other_type(call, data, kind_name, api_version)
             if call.kind.is_custom and (head := head_of(data)) is not None and not head.kind:
                 raise _without_kind(call, kind_name) from None
             why = mended if isinstance(error, UnicodeDecodeError) else error
@@ -133,11 +133,25 @@ def body_json(call: Call, kind_name: str) -> bytes:
     return data
 
 
-def _check_registered(call: Call, data: bytes, kind_name: str, api_version: str) -> None:
-    """Of a body that cannot be decoded it is first told that nobody knows its kind. Raises ApiError (400)."""
+def _check_other_type(call: Call, data: bytes, kind_name: str, api_version: str) -> None:
+    """Of a body that cannot be decoded it is first told that it says it is of another type. Raises ApiError (400)."""
     head = None if call.kind.is_custom else head_of(data)
-    if head is not None and call.context.kinds.of_kind(head.api_version or api_version, head.kind or kind_name) is None:
+    if head is not None and (head.kind or kind_name, head.api_version or api_version) != (kind_name, api_version):
         _check_type(call, head, kind_name, api_version)
+
+
+def _check_as_given(call: Call, given_version: str, given_kind: str, kind_name: str) -> None:
+    """A body of another type that is served is decoded as that before it is refused. Raises ApiError (400) if it is no such object."""
+    kind = call.context.kinds.of_kind(given_version, given_kind)
+    if kind is None or kind.is_custom:
+        return
+    try:
+        decode_reporting(kind.type, body_json(call, kind_name))
+    except DecodeError as error:
+        version = given_version.rpartition("/")[2]
+        raise bad_request(
+            f"{given_kind} in version {quoted(version)} cannot be handled as a {kind_name}: {error}"
+        ) from None
 
 
 def _without_kind(call: Call, kind_name: str) -> ApiError:
@@ -163,6 +177,7 @@ def _check_type(call: Call, obj: Any, kind_name: str, api_version: str) -> None:
     if (given_kind and given_kind != kind_name) or (given_version and given_version != api_version):
         if unreadable := version_problem(given_version):
             raise Unrecognized(kind_name, unreadable, call.request.body)
+        _check_as_given(call, given_version or api_version, given_kind or kind_name, kind_name)
         if given_kind in ("", kind_name) and is_registered(kind_name, given_version):
             _note_unknown_fields(call, kind_name, given_version)
             found = f"the API version in the data ({given_version})"

@@ -87,8 +87,7 @@ def spoiled_by(patch_type: str, patch: Any, tree: Any, kind: Kind, why: str) -> 
         }  # Go takes out what it has followed
         text = shown({name: value for name, value in patch.items() if name not in done})
     else:
-        ordered = _maps_in_order(tree)
-        data = encode(_merged(ordered, patch) if patch_type == MERGE else _operated(ordered, patch))
+        data = as_written(patch_type, patch, tree)
         if not kind.is_custom and patch_type == MERGE:
             data = encode(_with_own_lists(msgspec.json.decode(with_null_lists(kind.kind, data)), patch))
         elif not kind.is_custom and b"[]" not in encode(patch):  # nobody but the server left lists empty
@@ -97,6 +96,12 @@ def spoiled_by(patch_type: str, patch: Any, tree: Any, kind: Kind, why: str) -> 
             data = encode(msgspec.to_builtins(msgspec.json.decode(data), order="sorted"))
         text = (escaped(data) if patch_type == MERGE else data).decode()
     return invalid_object("", "", "", [invalid("patch", text, why)])
+
+
+def as_written(patch_type: str, patch: Any, tree: Any) -> bytes:
+    """What came of a JSON or merge patch, with its fields in the order in which Kubernetes reads them."""
+    ordered = _maps_in_order(tree)
+    return encode(_merged(ordered, patch) if patch_type == MERGE else _operated(ordered, patch))
 
 
 _MAPS: Final = frozenset(

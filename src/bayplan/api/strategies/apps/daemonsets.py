@@ -13,9 +13,9 @@ from bayplan.api.validation.fields import (
     check_label_selector,
     check_not_negative,
     check_unchanged,
-    go_struct,
     null_if_empty,
 )
+from bayplan.api.validation.go_structs import go_struct
 from bayplan.api.validation.pods.pod_spec import check_pod_template
 from bayplan.api.validation.pods.pod_warnings import template_warnings
 from bayplan.api.validation.workloads import (

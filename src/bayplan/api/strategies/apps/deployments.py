@@ -12,9 +12,9 @@ from bayplan.api.validation.fields import (
     check_int_or_percent,
     check_not_negative,
     check_unchanged,
-    go_struct,
     int_or_percent_value,
 )
+from bayplan.api.validation.go_structs import go_struct
 from bayplan.api.validation.pods.pod_warnings import owner_name_warnings, template_warnings
 from bayplan.api.validation.workloads import (
     check_collision_count,

@@ -10,7 +10,12 @@ from bayplan.api.selectors import LabelSelector
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import batch_v1, core_v1, meta_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import check_label_selector, check_unchanged, null_if_empty, shown_later
+from bayplan.api.validation.fields import (
+    check_label_selector,
+    check_unchanged,
+    null_if_empty,
+)
+from bayplan.api.validation.go_structs import shown_later
 from bayplan.api.validation.job_status import check_job_status
 from bayplan.api.validation.jobs import check_job_spec
 from bayplan.api.validation.meta import UpdateChecks
@@ -164,30 +169,46 @@ def _check_generated(errors: list[FieldError], obj: batch_v1.Job, compiled: Labe
 
 
 def _check_template_unchanged(errors: list[FieldError], obj: batch_v1.Job, old: batch_v1.Job) -> None:
-    """Of a job that is suspended and has not started, what steers scheduling and the resources may change."""
+    """While a job is suspended and has no pods, what steers scheduling and the resources of containers may change."""
     new, before = obj.spec.template, old.spec.template
     if new == before:
         return
-    suspended = old.spec.suspend and obj.spec.suspend is not None
-    if suspended and old.status.start_time is None:
-        new = _with_scheduling_of(new, before)
-    if new != before:
-        errors.append(invalid("spec.template", shown_later(obj.spec.template), "field is immutable"))
+    if not _has_mutable_template(old):
+        errors.append(invalid("spec.template", shown_later(new), "field is immutable"))
+    elif _with_mutable_fields_of(new.spec, before.spec) != before.spec:
+        errors.append(invalid("spec.template.spec", shown_later(new.spec), "field is immutable"))
 
 
-_SCHEDULING = ("node_selector", "tolerations", "scheduling_gates", "affinity")
+def _has_mutable_template(job: batch_v1.Job) -> bool:
+    status = job.status
+    is_stopped = status.start_time is None or any(
+        condition.type == "Suspended" and condition.status == "True" for condition in status.conditions
+    )
+    return bool(job.spec.suspend) and is_stopped and not status.active
 
 
-def _with_scheduling_of(new: core_v1.PodTemplateSpec, old: core_v1.PodTemplateSpec) -> core_v1.PodTemplateSpec:
+_SCHEDULING = ("node_selector", "tolerations", "scheduling_gates")
+
+
+def _with_mutable_fields_of(new: core_v1.PodSpec, old: core_v1.PodSpec) -> core_v1.PodSpec:
     replace = msgspec.structs.replace
-    spec = replace(new.spec, **{name: getattr(old.spec, name) for name in _SCHEDULING})
+    spec = replace(new, **{name: getattr(old, name) for name in _SCHEDULING}, affinity=_affinity(new, old))
     for kind in ("containers", "init_containers"):
-        mine, theirs = getattr(new.spec, kind), getattr(old.spec, kind)
+        mine, theirs = getattr(new, kind), getattr(old, kind)
         if len(mine) == len(theirs):
-            kept = tuple(replace(one, resources=other.resources) for one, other in zip(mine, theirs, strict=True))
+            kept = tuple(
+                replace(one, resources=other.resources) if one.name == other.name else one
+                for one, other in zip(mine, theirs, strict=True)
+            )
             spec = replace(spec, **{kind: kept})
-    metadata = replace(new.metadata, labels=old.metadata.labels, annotations=old.metadata.annotations)
-    return replace(new, metadata=metadata, spec=spec)
+    return spec
+
+
+def _affinity(new: core_v1.PodSpec, old: core_v1.PodSpec) -> core_v1.Affinity | None:
+    """The new affinity with the old one's terms about nodes; an affinity that says nothing else may come and go."""
+    nodes = old.affinity.node_affinity if old.affinity is not None else None
+    others = msgspec.structs.replace(new.affinity or core_v1.Affinity(), node_affinity=nodes)
+    return None if old.affinity is None and others == core_v1.Affinity() else others
 
 
 STRATEGY = JobStrategy()

@@ -11,7 +11,13 @@ from bayplan.api.defaults.quantities import canonical_list
 from bayplan.api.errors import OMITTED, ErrorType, FieldError, duplicate, forbidden, invalid, quoted
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
-from bayplan.api.validation.fields import GREATER_THAN_ZERO, check_cidr, go_struct, parse_cidr, repeats
+from bayplan.api.validation.fields import (
+    GREATER_THAN_ZERO,
+    check_cidr,
+    parse_cidr,
+    repeats,
+)
+from bayplan.api.validation.go_structs import go_struct
 from bayplan.api.validation.ip_warnings import cidr_warnings
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.pods.alpha_keys import ALPHA_ANNOTATIONS, key_warnings

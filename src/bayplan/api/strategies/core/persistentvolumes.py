@@ -10,7 +10,10 @@ from bayplan.api.errors import FieldError, forbidden, invalid, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
 from bayplan.api.validation.differences import difference
-from bayplan.api.validation.fields import check_unchanged, go_struct
+from bayplan.api.validation.fields import (
+    check_unchanged,
+)
+from bayplan.api.validation.go_structs import go_part, go_struct
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.persistent_volumes import (
     MOUNT_OPTIONS,
@@ -59,7 +62,8 @@ class PersistentVolumeStrategy(Strategy):
         errors = self.validate(obj)  # twice, as in Kubernetes
         new = _without_new_expansion_secret(obj.spec, old.spec)
         if any(getattr(new, attribute) != getattr(old.spec, attribute) for attribute, _ in SOURCES):
-            text = f"spec.persistentvolumesource is immutable after creation\n{difference(old.spec, new)}"
+            shown = [go_part(spec, [attribute for attribute, _ in SOURCES]) for spec in (old.spec, new)]
+            text = f"spec.persistentvolumesource is immutable after creation\n{difference(*shown)}"
             errors.append(forbidden("spec.persistentvolumesource", text))
         check_unchanged(errors, "volumeMode", obj.spec.volume_mode, old.spec.volume_mode)
         affinity, before = obj.spec.node_affinity, old.spec.node_affinity

@@ -72,6 +72,8 @@ class ServiceStrategy(Strategy):
     def prepare_create(self, obj: core_v1.Service) -> None:
         super().prepare_create(obj)
         spec = obj.spec
+        if spec.type == "ExternalName" and spec.internal_traffic_policy in _TRAFFIC_POLICIES:
+            spec.internal_traffic_policy = None
         if spec.cluster_ip and not spec.cluster_ips:
             spec.cluster_ips = (spec.cluster_ip,)
 
@@ -100,6 +102,10 @@ class ServiceStrategy(Strategy):
 
     def selectable_fields(self, obj: core_v1.Service) -> dict[str, str]:
         return {"spec.clusterIP": obj.spec.cluster_ip, "spec.type": obj.spec.type}
+
+
+_TRAFFIC_POLICIES = ("Cluster", "Local")
+"""Values of `internalTrafficPolicy`; services that are external names are not shown with one."""
 
 
 def _normalize_cluster_ips(new: core_v1.ServiceSpec, old: core_v1.ServiceSpec) -> None:
@@ -141,8 +147,8 @@ def _drop_what_the_type_left_behind(new: core_v1.ServiceSpec, old: core_v1.Servi
             new.ip_families = ()
         if new.ip_family_policy == old.ip_family_policy:
             new.ip_family_policy = None
-        if new.internal_traffic_policy == old.internal_traffic_policy:
-            new.internal_traffic_policy = None
+    if new.type == "ExternalName" and new.internal_traffic_policy in _TRAFFIC_POLICIES:
+        new.internal_traffic_policy = None
     if needs_node_port(old) and not needs_node_port(new):
         former = {(port.name, port.port, port.protocol): port.node_port for port in old.ports}
         if all(former.get((port.name, port.port, port.protocol)) == port.node_port for port in new.ports):

@@ -7,8 +7,12 @@ from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import flowcontrol_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format, go_struct
+from bayplan.api.validation.fields import (
+    Errors,
+    check_format,
+)
 from bayplan.api.validation.flow_control import check_condition_types, fixed_flow_schemas
+from bayplan.api.validation.go_structs import go_struct
 from bayplan.api.validation.meta import UpdateChecks
 
 _DEFAULT_PRECEDENCE = 1000

@@ -6,7 +6,13 @@ from bayplan.api.errors import FieldError, invalid, required
 from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import networking_v1
-from bayplan.api.validation.fields import check_canonical_cidr, check_unchanged, go_struct, null_if_empty, parse_cidr
+from bayplan.api.validation.fields import (
+    check_canonical_cidr,
+    check_unchanged,
+    null_if_empty,
+    parse_cidr,
+)
+from bayplan.api.validation.go_structs import go_struct
 
 
 class ServiceCIDRStrategy(Strategy):

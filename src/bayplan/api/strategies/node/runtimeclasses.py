@@ -6,7 +6,13 @@ from bayplan.api.errors import FieldError, duplicate, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import node_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import check_format, check_labels, check_unchanged, go_struct, repeats
+from bayplan.api.validation.fields import (
+    check_format,
+    check_labels,
+    check_unchanged,
+    repeats,
+)
+from bayplan.api.validation.go_structs import go_struct
 from bayplan.api.validation.label_warnings import deprecated_label_warning
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.pods.pod_spec import check_overhead

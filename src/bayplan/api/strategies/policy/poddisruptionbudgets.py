@@ -11,8 +11,8 @@ from bayplan.api.validation.fields import (
     check_int_or_percent,
     check_label_selector,
     check_not_negative,
-    go_struct,
 )
+from bayplan.api.validation.go_structs import go_struct
 from bayplan.api.validation.meta import UpdateChecks
 
 _POLICIES = ("AlwaysAllow", "IfHealthyBudget")

@@ -27,11 +27,11 @@ from bayplan.api.validation.fields import (
     Errors,
     check_conditions,
     check_format,
-    go_struct,
     parse_cidr,
     parse_ip,
     repeats,
 )
+from bayplan.api.validation.go_structs import go_struct
 from bayplan.api.validation.pods.scheduling import check_node_selector
 
 _MAX_CONSUMERS = 256

@@ -15,7 +15,13 @@ from bayplan.api.types import core_v1, resource_v1, resource_v1alpha3
 from bayplan.api.validation import formats
 from bayplan.api.validation.devices.capacity_policies import check_request_policy
 from bayplan.api.validation.devices.devices import check_qualified_attribute
-from bayplan.api.validation.fields import Errors, check_format, check_key_format, go_struct, repeats
+from bayplan.api.validation.fields import (
+    Errors,
+    check_format,
+    check_key_format,
+    repeats,
+)
+from bayplan.api.validation.go_structs import go_struct
 from bayplan.api.validation.pods.scheduling import check_node_selector
 
 _MAX_DEVICES = 128

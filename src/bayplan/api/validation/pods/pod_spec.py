@@ -9,7 +9,14 @@ from bayplan.api.errors import duplicate, forbidden, invalid, required, too_long
 from bayplan.api.trusted import is_trusted
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format, check_ip, check_key_format, check_labels, go_struct
+from bayplan.api.validation.fields import (
+    Errors,
+    check_format,
+    check_ip,
+    check_key_format,
+    check_labels,
+)
+from bayplan.api.validation.go_structs import go_struct
 from bayplan.api.validation.meta import check_annotations
 from bayplan.api.validation.pods.containers import (
     PodContext,

@@ -6,7 +6,13 @@ from bayplan.api.errors import ErrorType, FieldError, duplicate, forbidden, inva
 from bayplan.api.execution_rules import MOST_COMBINATIONS, PREFERRED, REQUIRED, combinations
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation import formats
-from bayplan.api.validation.fields import Errors, check_format, check_key_format, check_label_selector, go_struct
+from bayplan.api.validation.fields import (
+    Errors,
+    check_format,
+    check_key_format,
+    check_label_selector,
+)
+from bayplan.api.validation.go_structs import go_struct
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
