@@ -1,4 +1,4 @@
-"""Who may ask for devices that others use: claims in namespaces that are marked for it.
+"""Where devices may be had that others use: in namespaces that are marked for it.
 
 Source: KEP-5018.
 """
@@ -21,11 +21,16 @@ def admin_access_problems(call: Call, obj: Any) -> list[FieldError]:
     spec = obj.spec.spec if kind.kind == "ResourceClaimTemplate" else obj.spec
     for index, request in enumerate(spec.devices.requests):
         if request.exactly is not None and request.exactly.admin_access:
-            if _is_marked(call, obj.metadata.namespace):
-                return []
-            text = f"admin access to devices requires the `{_LABEL}: true` label on the containing namespace"
-            return [forbidden(f"spec.devices.requests[{index}].adminAccess", text)]
+            return gives_admin_access(call, obj.metadata.namespace, f"spec.devices.requests[{index}]")
     return []
+
+
+def gives_admin_access(call: Call, namespace: str, path: str) -> list[FieldError]:
+    """What is wrong with admin access in a namespace. path: where it is asked for."""
+    if _is_marked(call, namespace):
+        return []
+    text = f"admin access to devices requires the `{_LABEL}: true` label on the containing namespace"
+    return [forbidden(f"{path}.adminAccess", text)]
 
 
 def _is_marked(call: Call, namespace: str) -> bool:

@@ -12,8 +12,10 @@ from bayplan.api.strategies.base import Strategy
 from bayplan.api.validation.meta import UpdateChecks, validate_object_meta, validate_updated_meta
 from bayplan.apiserver.admission.chain import UPDATE, AdmissionRequest
 from bayplan.apiserver.allocation import Allocation
+from bayplan.apiserver.authorization.waiting import decided
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.verbs.admin_access import admin_access_problems
+from bayplan.apiserver.verbs.claim_status_access import claim_status_problems
 from bayplan.apiserver.verbs.given_values import as_given
 
 _HIGHEST_GENERATION = (1 << 63) - 1
@@ -114,7 +116,9 @@ async def apply_rules(call: Call, obj: Any, old: Any, *, subresource: str) -> Al
         allocation = await allocate(call, obj, old)
     try:
         if subresource:
-            _check_subresource(call, obj, old, subresource)
+            is_claim = call.stored.kind == "ResourceClaim" and not call.stored.is_custom
+            refused = await decided(claim_status_problems, call, obj, old) if is_claim else []
+            _check_subresource(call, obj, old, subresource, refused)
         else:
             check(call, obj, old)
         call.warnings[:] = dict.fromkeys([*call.warnings, *_warnings(strategy, obj, old, subresource)])
@@ -152,25 +156,27 @@ def next_generation(generation: int) -> int:
     return generation + 1 if generation < _HIGHEST_GENERATION else -_HIGHEST_GENERATION - 1
 
 
-def _check_subresource(call: Call, obj: Any, old: Any, subresource: str) -> None:
+def _check_subresource(call: Call, obj: Any, old: Any, subresource: str, refused: list[FieldError]) -> None:
     stopped = False
     try:
         with stopping_at_many_errors() if call.strategy.tells_every_error else contextlib.nullcontext():
-            errors = _subresource_errors(call, obj, old, subresource)
+            errors = _subresource_errors(call, obj, old, subresource, refused)
     except TooManyErrors as many:
         errors, stopped = many.errors, True
     if errors:
         raise invalid_object(call.kind.kind, call.kind.group, obj.metadata.name, errors, stopped=stopped)
 
 
-def _subresource_errors(call: Call, obj: Any, old: Any, subresource: str) -> list[FieldError]:
+def _subresource_errors(
+    call: Call, obj: Any, old: Any, subresource: str, refused: list[FieldError]
+) -> list[FieldError]:
     strategy = call.strategy
     rules = (
         strategy.validate_status_update(obj, old)
         if subresource == "status"
         else strategy.validate_subresource_update(subresource, obj, old)
     )
-    return [*_updated_meta(call, strategy, obj, old, strategy.status_checks), *rules]
+    return [*_updated_meta(call, strategy, obj, old, strategy.status_checks), *refused, *rules]
 
 
 def _keep_metadata(strategy: Strategy, new: Any, old: Any) -> None:
