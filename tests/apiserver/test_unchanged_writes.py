@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bayplan.apiserver.requests import User
-from bayplan.apiserver.verbs import patch, update
+from bayplan.apiserver.verbs import apply, patch, update
 from bayplan.apiserver.writes.unchanged_writes import UnchangedWrites
 from tests.apiserver.standing_still import ADMIN, CORE, Server
 
@@ -44,6 +44,7 @@ def worked_out(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(update, "modify", noted)
     monkeypatch.setattr(patch, "modify", noted)
+    monkeypatch.setattr(apply, "modify", noted)
     return found
 
 

@@ -28,7 +28,8 @@ from bayplan.apiserver.managed_fields.scale import SCALE, ScaleApplier, scale_en
 from bayplan.apiserver.reads.other_forms import answer_in_form
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response
-from bayplan.apiserver.verbs.patch import Patch, configuration, is_apply
+from bayplan.apiserver.verbs.apply import configuration, is_apply
+from bayplan.apiserver.verbs.patch import Patch
 from bayplan.apiserver.verbs.update import check_name, check_uid, modify
 from bayplan.apiserver.writes.bodies import body_json, body_object
 

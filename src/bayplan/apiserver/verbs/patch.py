@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -12,7 +11,6 @@ from bayplan.api.codec import (
     decode_reporting,
     encode,
     field_problems,
-    json_type,
     may_repeat_fields,
     with_null_lists,
 )
@@ -22,15 +20,12 @@ from bayplan.api.custom_resources.strategy import type_errors
 from bayplan.api.errors import (
     ApiError,
     bad_request,
-    conflict,
     failure,
     invalid_object,
     not_found_error,
     unsupported_media_type,
 )
-from bayplan.api.json_syntax import large_number
 from bayplan.api.kinds import Kind
-from bayplan.api.nesting import DepthError, check_depth
 from bayplan.api.patches import PatchError, apply_json_patch, apply_merge_patch
 from bayplan.api.schema import definition_of
 from bayplan.api.strategic_leftovers import left_of
@@ -38,11 +33,10 @@ from bayplan.api.strategic_patch import apply_strategic_patch
 from bayplan.api.strategies.base import clone
 from bayplan.api.unstructured_problems import first_unstructured_problem
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.managed_fields.managers import Applier
 from bayplan.apiserver.reads.watching import Entry
-from bayplan.apiserver.requests import Response, revision_problem
-from bayplan.apiserver.verbs.create import OTHER_NAMESPACE, create_object
-from bayplan.apiserver.verbs.update import check_name, modify
+from bayplan.apiserver.requests import Response
+from bayplan.apiserver.verbs import apply
+from bayplan.apiserver.verbs.update import check_place, modify
 from bayplan.apiserver.writes.bodies import other_type
 from bayplan.apiserver.writes.body_errors import head_of, head_problem, version_problem
 from bayplan.apiserver.writes.options import check_patch_options
@@ -50,10 +44,6 @@ from bayplan.apiserver.writes.owners import deduplicate_owners
 from bayplan.apiserver.writes.patch_errors import JSON, MERGE, STRATEGIC, as_written, read_patch, spoiled_by
 from bayplan.apiserver.writes.repeated_writes import RepeatedWrite
 from bayplan.apiserver.writes.write_memo import STATUS, Change
-
-T = TypeVar("T")
-
-APPLY_TYPE = "application/apply-patch+yaml"
 
 _PATCH_TYPES = {
     "application/json-patch+json": JSON,
@@ -68,7 +58,7 @@ _OPERATION_MEMBERS = frozenset(("op", "path", "from", "value"))
 async def patch(call: Call) -> Response:
     """Change an object by a JSON, merge or strategic merge patch, or by server-side apply."""
     name = call.path.subresource.name if call.path.subresource else ""
-    applies = is_apply(call)
+    applies = apply.is_apply(call)
     change: Change | RepeatedWrite | None = None
     if name == "status" and not applies:
         change = call.context.write_memo.change(call, STATUS)
@@ -81,7 +71,7 @@ async def patch(call: Call) -> Response:
     if unchanged is not None and (same := unchanged.entry()) is not None:
         return call.answer(200, same)
     if applies:
-        code, written = await _apply(call)
+        code, written = await apply.apply(call)
     else:
         code, written = 200, await _patch(call, change)
     if unchanged is not None:
@@ -92,137 +82,17 @@ async def patch(call: Call) -> Response:
 async def _patch(call: Call, change: Change | RepeatedWrite | None) -> Entry:
     """Change an object by one of the other patches. change: what learns from the outcome."""
     name = call.path.subresource.name if call.path.subresource else ""
-    apply = Patch(call)
+    changes = Patch(call)
 
     def patched(old: Any) -> Any:
         served = old if call.kind is call.stored else convert(clone(old), call.stored, call.kind)
-        obj = apply(call.strategy.shown(served))
-        return call.to_stored(obj, lambda error: apply.spoiled(type(obj), str(error)))
+        obj = changes(call.strategy.shown(served))
+        return call.to_stored(obj, lambda error: changes.spoiled(type(obj), str(error)))
 
     written = await modify(call, patched, subresource=name, fresh=False)
-    if change is not None and (apply.is_partial or not name) and not call.warnings:
+    if change is not None and (changes.is_partial or not name) and not call.warnings:
         change.learn(written)
     return written
-
-
-def is_apply(call: Call) -> bool:
-    """Whether the request is a server-side apply."""
-    return call.request.content_type.partition(";")[0].strip() == APPLY_TYPE
-
-
-async def _apply(call: Call) -> tuple[int, Entry]:
-    """Server-side apply: the object as a manager wants its part of it; it is made if it is not there (201)."""
-    name = call.path.subresource.name if call.path.subresource else ""
-    check_patch_options(call.request.query, is_apply=True)
-    is_new = call.entry(call.path.namespace, call.path.name) is None
-    if is_new and name:
-        raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
-    given = configuration(call, call.kind)
-    applier = Applier(call, given.tree, name)
-    if is_new:
-        return 201, await _create_applied(call, applier, given)
-
-    def applied(old: Any) -> Any:
-        obj = applier.apply(old)
-        given.check()
-        _check_place(call, obj)
-        return call.to_stored(obj, applier.refused)
-
-    return 200, await modify(call, applied, subresource=name, fresh=False, track=False)
-
-
-async def _create_applied(call: Call, applier: Applier, given: Configuration) -> Entry:
-    obj = applier.apply(None)
-    given.check()
-    metadata = obj.metadata
-    metadata.namespace = metadata.namespace or call.path.namespace
-    _check_place(call, obj)
-    if metadata.uid:
-        detail = f"uid mismatch: the provided object specified uid {metadata.uid}, and no existing object was found"
-        raise conflict(call.kind.plural, call.kind.group, call.path.name, detail)
-    if metadata.resource_version and (problem := revision_problem(metadata.resource_version)):
-        raise failure(500, "", problem, details=False)
-    if not call.dry_run:
-        metadata.resource_version = ""
-    return await create_object(call, obj, track=False, refused=applier.refused)
-
-
-def _from_yaml(data: bytes) -> Any:
-    """The tree of a YAML document. Raises ApiError (400)."""
-    from bayplan.apiserver.yaml.documents import to_json  # slow to import, and seldom needed
-
-    return msgspec.json.decode(_read_yaml(data, to_json))
-
-
-def _read_yaml(data: bytes, read: Callable[[bytes], T]) -> T:
-    """What a function finds in a YAML document. Raises ApiError (400)."""
-    import yaml  # slow to import, and seldom needed
-
-    from bayplan.apiserver.yaml.documents import problem_text
-
-    try:
-        return read(data)
-    except yaml.YAMLError as error:
-        raise bad_request(f"error decoding YAML: error converting YAML to JSON: {problem_text(error)}") from None
-
-
-class Configuration(NamedTuple):
-    """What is applied."""
-
-    tree: dict[str, Any]
-    repeated: str
-    """Why it is refused once it has been merged, as it gives fields twice; "" if it is not."""
-
-    def check(self) -> None:
-        """To be called when it has been merged, which may have been refused for other reasons. Raises ApiError (400)."""
-        if self.repeated:
-            raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: {self.repeated}")
-
-
-def configuration(call: Call, expected: Kind) -> Configuration:
-    """The applied configuration, of this kind, from the body. Raises ApiError (400, 422)."""
-    check_patch_options(call.request.query, is_apply=True)
-    data = call.request.body
-    applied, is_yaml = _read_configuration(data)
-    mode, repeated = call.request.query.get("fieldValidation") or "Warn", ""
-    may_repeat = mode == "Strict" or is_yaml or (call.request.reads_warnings and may_repeat_fields(data))
-    if mode != "Ignore" and may_repeat and (mode == "Strict" or call.request.reads_warnings):
-        from bayplan.apiserver.yaml.documents import repeated_keys  # slow to import, and seldom needed
-
-        problem = _read_yaml(data, repeated_keys)
-        repeated = problem if mode == "Strict" else ""
-        call.warnings.extend(line.strip() for line in problem.splitlines()[1:] if not repeated)
-    api_version, kind = (
-        one if isinstance(one, str) else "" for one in (applied.get("apiVersion"), applied.get("kind"))
-    )
-    if (api_version, kind) != (expected.api_version, expected.kind):
-        if version_problem(api_version):
-            api_version = kind = ""
-        group, _, version = api_version.rpartition("/")
-        raise bad_request(f"invalid object type: {group}/{version}, Kind={kind}")
-    metadata = applied.get("metadata")
-    if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
-        raise bad_request("metadata.managedFields must be nil")
-    return Configuration(applied, repeated)
-
-
-def _read_configuration(data: bytes) -> tuple[dict[str, Any], bool]:
-    """A configuration, and whether it is YAML that is no JSON. Raises ApiError (400)."""
-    try:  # JSON is read a hundred times as fast as YAML
-        check_depth(data)
-        found, is_yaml = msgspec.json.decode(data), False
-    except (msgspec.DecodeError, UnicodeDecodeError, DepthError):
-        is_yaml = True
-    if (
-        is_yaml or data[:1] == b"\t" or large_number(data)
-    ):  # nothing begins with a tab in YAML, and such a number is text
-        found, is_yaml = _from_yaml(data), True
-    if found is None:
-        return {}, is_yaml
-    if not isinstance(found, dict):
-        shown = f"json: cannot unmarshal {json_type(found)} into Go value of type map[string]interface {{}}"
-        raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {shown}")
-    return found, is_yaml
 
 
 class Patch:
@@ -309,7 +179,7 @@ class Patch:
             call.warnings[:] = dict.fromkeys([*call.warnings, *problems])
         if "managedFields" in (tree.get("metadata") or ()):
             call.resets_managers = tree["metadata"]["managedFields"] == []
-        _check_place(call, obj)
+        check_place(call, obj)
         call.warnings[:] = dict.fromkeys([*call.warnings, *deduplicate_owners(obj.metadata)])
         return obj
 
@@ -365,7 +235,7 @@ def _type_of(call: Call) -> str:
     """The type of the patch. Raises ApiError (415)."""
     patch_type = _PATCH_TYPES.get(call.request.content_type.partition(";")[0].strip())
     if call.kind.is_custom and patch_type in (None, STRATEGIC):
-        raise unsupported_media_type((*(one for one in _PATCH_TYPES if "strategic" not in one), APPLY_TYPE))
+        raise unsupported_media_type((*(one for one in _PATCH_TYPES if "strategic" not in one), apply.APPLY_TYPE))
     assert patch_type is not None, "check_routed has been called"
     return patch_type
 
@@ -373,7 +243,7 @@ def _type_of(call: Call) -> str:
 def check_routed(content_type: str) -> None:
     """Whether there is a route for a patch of this type of a built-in resource: who finds routes looks before anybody else. Raises ApiError (415)."""
     media_type = content_type.partition(";")[0].strip()
-    if media_type != APPLY_TYPE and media_type not in _PATCH_TYPES:
+    if media_type != apply.APPLY_TYPE and media_type not in _PATCH_TYPES:
         raise failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
 
 
@@ -427,13 +297,3 @@ def patch_failure(error: PatchError) -> ApiError:
         if error.code == 400
         else failure(error.code, "RequestEntityTooLarge", str(error), details=False)
     )
-
-
-def _check_place(call: Call, obj: Any) -> None:
-    """An object that has lost its namespace is in that of the URL. Raises ApiError (400) if it has another name or namespace than the URL."""
-    namespace = call.path.namespace if call.kind.namespaced else ""
-    if not call.kind.namespaced or not obj.metadata.namespace:
-        obj.metadata.namespace = namespace
-    if obj.metadata.namespace != namespace:
-        raise bad_request(OTHER_NAMESPACE)
-    check_name(obj.metadata.name, call.path.name)

@@ -250,3 +250,13 @@ def _check_body_name(call: Call, body: Any) -> None:
         raise bad_request(OTHER_NAMESPACE)
     metadata.namespace = call.path.namespace if call.kind.namespaced else ""
     check_name(metadata.name, call.path.name)
+
+
+def check_place(call: Call, obj: Any) -> None:
+    """An object that has lost its namespace is in that of the URL. Raises ApiError (400) if it has another name or namespace than the URL."""
+    namespace = call.path.namespace if call.kind.namespaced else ""
+    if not call.kind.namespaced or not obj.metadata.namespace:
+        obj.metadata.namespace = namespace
+    if obj.metadata.namespace != namespace:
+        raise bad_request(OTHER_NAMESPACE)
+    check_name(obj.metadata.name, call.path.name)

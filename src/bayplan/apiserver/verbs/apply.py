@@ -1,0 +1,146 @@
+"""Server-side apply: a configuration of one manager, laid over the object as it is when it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from bayplan.api.codec import json_type, may_repeat_fields
+from bayplan.api.errors import bad_request, conflict, failure, not_found_error
+from bayplan.api.json_syntax import large_number
+from bayplan.api.kinds import Kind
+from bayplan.api.nesting import DepthError, check_depth
+from bayplan.apiserver.context import Call
+from bayplan.apiserver.managed_fields.managers import Applier
+from bayplan.apiserver.reads.watching import Entry
+from bayplan.apiserver.requests import revision_problem
+from bayplan.apiserver.verbs.create import create_object
+from bayplan.apiserver.verbs.update import check_place, modify
+from bayplan.apiserver.writes.body_errors import version_problem
+from bayplan.apiserver.writes.options import check_patch_options
+
+T = TypeVar("T")
+
+APPLY_TYPE: Final = "application/apply-patch+yaml"
+
+
+def is_apply(call: Call) -> bool:
+    """Whether the request is a server-side apply."""
+    return call.request.content_type.partition(";")[0].strip() == APPLY_TYPE
+
+
+async def apply(call: Call) -> tuple[int, Entry]:
+    """Server-side apply: the object as a manager wants its part of it; it is made if it is not there (201)."""
+    name = call.path.subresource.name if call.path.subresource else ""
+    check_patch_options(call.request.query, is_apply=True)
+    is_new = call.entry(call.path.namespace, call.path.name) is None
+    if is_new and name:
+        raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
+    given = configuration(call, call.kind)
+    applier = Applier(call, given.tree, name)
+    if is_new:
+        return 201, await _create_applied(call, applier, given)
+
+    def applied(old: Any) -> Any:
+        obj = applier.apply(old)
+        given.check()
+        check_place(call, obj)
+        return call.to_stored(obj, applier.refused)
+
+    return 200, await modify(call, applied, subresource=name, fresh=False, track=False)
+
+
+async def _create_applied(call: Call, applier: Applier, given: Configuration) -> Entry:
+    obj = applier.apply(None)
+    given.check()
+    metadata = obj.metadata
+    metadata.namespace = metadata.namespace or call.path.namespace
+    check_place(call, obj)
+    if metadata.uid:
+        detail = f"uid mismatch: the provided object specified uid {metadata.uid}, and no existing object was found"
+        raise conflict(call.kind.plural, call.kind.group, call.path.name, detail)
+    if metadata.resource_version and (problem := revision_problem(metadata.resource_version)):
+        raise failure(500, "", problem, details=False)
+    if not call.dry_run:
+        metadata.resource_version = ""
+    return await create_object(call, obj, track=False, refused=applier.refused)
+
+
+def _from_yaml(data: bytes) -> Any:
+    """The tree of a YAML document. Raises ApiError (400)."""
+    from bayplan.apiserver.yaml.documents import to_json  # slow to import, and seldom needed
+
+    return msgspec.json.decode(_read_yaml(data, to_json))
+
+
+def _read_yaml(data: bytes, read: Callable[[bytes], T]) -> T:
+    """What a function finds in a YAML document. Raises ApiError (400)."""
+    import yaml  # slow to import, and seldom needed
+
+    from bayplan.apiserver.yaml.documents import problem_text
+
+    try:
+        return read(data)
+    except yaml.YAMLError as error:
+        raise bad_request(f"error decoding YAML: error converting YAML to JSON: {problem_text(error)}") from None
+
+
+class Configuration(NamedTuple):
+    """What is applied."""
+
+    tree: dict[str, Any]
+    repeated: str
+    """Why it is refused once it has been merged, as it gives fields twice; "" if it is not."""
+
+    def check(self) -> None:
+        """To be called when it has been merged, which may have been refused for other reasons. Raises ApiError (400)."""
+        if self.repeated:
+            raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: {self.repeated}")
+
+
+def configuration(call: Call, expected: Kind) -> Configuration:
+    """The applied configuration, of this kind, from the body. Raises ApiError (400, 422)."""
+    check_patch_options(call.request.query, is_apply=True)
+    data = call.request.body
+    applied, is_yaml = _read_configuration(data)
+    mode, repeated = call.request.query.get("fieldValidation") or "Warn", ""
+    may_repeat = mode == "Strict" or is_yaml or (call.request.reads_warnings and may_repeat_fields(data))
+    if mode != "Ignore" and may_repeat and (mode == "Strict" or call.request.reads_warnings):
+        from bayplan.apiserver.yaml.documents import repeated_keys  # slow to import, and seldom needed
+
+        problem = _read_yaml(data, repeated_keys)
+        repeated = problem if mode == "Strict" else ""
+        call.warnings.extend(line.strip() for line in problem.splitlines()[1:] if not repeated)
+    api_version, kind = (
+        one if isinstance(one, str) else "" for one in (applied.get("apiVersion"), applied.get("kind"))
+    )
+    if (api_version, kind) != (expected.api_version, expected.kind):
+        if version_problem(api_version):
+            api_version = kind = ""
+        group, _, version = api_version.rpartition("/")
+        raise bad_request(f"invalid object type: {group}/{version}, Kind={kind}")
+    metadata = applied.get("metadata")
+    if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    return Configuration(applied, repeated)
+
+
+def _read_configuration(data: bytes) -> tuple[dict[str, Any], bool]:
+    """A configuration, and whether it is YAML that is no JSON. Raises ApiError (400)."""
+    try:  # JSON is read a hundred times as fast as YAML
+        check_depth(data)
+        found, is_yaml = msgspec.json.decode(data), False
+    except (msgspec.DecodeError, UnicodeDecodeError, DepthError):
+        is_yaml = True
+    if (
+        is_yaml or data[:1] == b"\t" or large_number(data)
+    ):  # nothing begins with a tab in YAML, and such a number is text
+        found, is_yaml = _from_yaml(data), True
+    if found is None:
+        return {}, is_yaml
+    if not isinstance(found, dict):
+        shown = f"json: cannot unmarshal {json_type(found)} into Go value of type map[string]interface {{}}"
+        raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {shown}")
+    return found, is_yaml
