@@ -158,7 +158,7 @@ def test_machine_without_containerd_is_told_what_to_install(tmp_path: Path) -> N
         env={**os.environ, "PATH": str(tmp_path)},
     )
     assert done.returncode == 1
-    assert "apt-get install containerd runc" in done.stderr
+    assert "apt-get install containerd" in done.stderr
 
 
 def test_modes_that_exclude_each_other_are_refused(tmp_path: Path) -> None:

@@ -30,10 +30,15 @@ def bookmark_entry(stored: Kind, revision: int, *, ends_initial_events: bool = F
 @cache
 def _rest_of_empty(kind: Kind) -> bytes:
     """What follows the metadata of an empty object of a built-in kind, as Go writes one of the internal type: lists are null."""
+    return encode(empty_object(kind)).replace(b"[]", b"null").removeprefix(b'{"metadata":{}')
+
+
+def empty_object(kind: Kind) -> Any:
+    """A new empty object of a built-in kind: what a bookmark shows, but for its metadata."""
     obj = kind.type()
     if (kind.group, kind.kind) in _COUNTING:
         obj.spec.replicas = 0
-    return encode(obj).replace(b"[]", b"null").removeprefix(b'{"metadata":{}')
+    return obj
 
 
 _COUNTING: Final = (("apps", "Deployment"), ("apps", "ReplicaSet"), ("apps", "StatefulSet"))

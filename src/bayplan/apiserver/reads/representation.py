@@ -18,6 +18,7 @@ from bayplan.api.printing import printer_for
 from bayplan.api.printing.base import Column, Printer, default_printer
 from bayplan.api.protobuf.metrics import metrics_message
 from bayplan.api.types import meta_v1
+from bayplan.apiserver.reads.bookmarks import empty_object
 from bayplan.apiserver.reads.negotiation import META_VERSIONS, PLAIN, PROTOBUF, YAML, Form
 from bayplan.apiserver.reads.pieces import JsonList
 from bayplan.apiserver.reads.watching import ERROR, Entry, Event
@@ -90,6 +91,10 @@ class Shape:
         """The object in the stored version."""
         if self.stored.type is None:  # figures
             return msgspec.json.decode(b"{" + entry.body)
+        if not entry.name and not self.stored.is_custom:  # a bookmark, in which lists that have to be there are null
+            obj = empty_object(self.stored)
+            obj.metadata = _decode_metadata(b"{" + entry.body).metadata
+            return obj
         return decoder(self.stored.type)(b"{" + entry.body)
 
     def decode_served(self, entry: Entry) -> Any:
