@@ -61,8 +61,10 @@ def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
 
 def test_a_port_in_use_is_named(kubeconfig: str) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-        other.bind(("127.0.0.1", 0))
-        port = other.getsockname()[1]
+        with socket.socket() as free:  # the port has to be free for TCP, which is tried first
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+            other.bind(("127.0.0.1", port))
         result = run("--forward", "none", "--port", str(port), *HTTP, "--kubeconfig", kubeconfig)
     assert result.exit_code == 1
     assert f"cannot listen on 127.0.0.1:{port} (UDP)" in result.output
