@@ -21,7 +21,8 @@ from bayplan.support.memo import Memo
 if TYPE_CHECKING:
     from bayplan.apiserver.context import Call
 
-_MOST_BYTES: Final = 4 << 20
+_MOST_BYTES: Final = 16 << 20
+"""Room for some 35,000 objects: a memo that is too small for all that is applied in turn would know none of them."""
 _KNOWN_BYTES: Final = 250
 """What is kept of one write."""
 
