@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,25 +14,21 @@ from bayplan.api.types import core_v1
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Request
 from bayplan.apiserver.settings import ApiServerSettings
-from bayplan.apiserver.writes.create_templates import CreateTemplates, Template
+from bayplan.apiserver.writes.create_templates import CreateTemplates
+from tests.apiserver.instances import note_instances, recorded_creates
 from tests.apiserver.standing_still import ADMIN, CORE, PODS, Server
-
-GOLDEN = Path(__file__).parent.parent / "golden" / "api"
 
 
 @pytest.fixture
 def instances(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the pods that took the fast path ("" where one was generated)."""
     made: list[str] = []
-    instance = Template.instance
 
-    def noted(self: Template, cls: Any, context: Any, texts: Any) -> Any:
-        one = instance(self, cls, context, texts)
-        if isinstance(one.obj, core_v1.Pod):
-            made.append("" if one.obj.metadata.generate_name else one.obj.metadata.name)
-        return one
+    def note(one: Any) -> None:
+        if isinstance(one, core_v1.Pod):
+            made.append("" if one.metadata.generate_name else one.metadata.name)
 
-    monkeypatch.setattr(Template, "instance", noted)
+    note_instances(monkeypatch, note)
     return made
 
 
@@ -55,15 +50,10 @@ def pod(name: str = "", spec: dict[str, Any] | None = None, **metadata: Any) -> 
 def recorded() -> Iterator[dict[str, Any]]:
     """The different pods that the transcripts create."""
     found: dict[str, dict[str, Any]] = {}
-    for file in sorted(GOLDEN.glob("*.json")):
-        steps = [step for one in json.loads(file.read_text())["scenarios"] for step in one["steps"]]
-        for request in [step["request"] for step in steps if "request" in step]:
-            body = request.get("body")
-            is_create = request.get("method") == "POST" and request["path"].partition("?")[0].endswith("/pods")
-            if is_create and isinstance(body, dict) and isinstance(body.get("metadata"), dict):
-                if (body.get("spec") or {}).get("serviceAccountName", "default") != "default":
-                    continue  # the server would wait for the account
-                found[json.dumps([body.get("spec"), body["metadata"].get("annotations")])] = body
+    for path, body in recorded_creates():
+        # the server would wait for another account
+        if path.endswith("/pods") and (body.get("spec") or {}).get("serviceAccountName", "default") == "default":
+            found[json.dumps([body.get("spec"), body["metadata"].get("annotations")])] = body
     yield from found.values()
 
 

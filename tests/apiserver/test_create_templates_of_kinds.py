@@ -6,7 +6,6 @@ import asyncio
 import copy
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +13,10 @@ import pytest
 from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.kinds import DEFAULT_KINDS
 from bayplan.apiserver.requests import Request, User
-from bayplan.apiserver.writes.create_templates import CreateTemplates, Instance, Template
+from bayplan.apiserver.writes.create_templates import CreateTemplates
+from tests.apiserver.instances import note_instances, recorded_creates
 from tests.apiserver.standing_still import ADMIN, CORE, Server
 
-GOLDEN = Path(__file__).parent.parent / "golden" / "api"
 NO_TEMPLATES = ("certificates.k8s.io", "admissionregistration.k8s.io")
 """Groups whose objects say who made them, or have effects on all others."""
 EVENTS = f"{CORE}/events"
@@ -29,32 +28,15 @@ KINDS = {(one.group, one.plural): one for one in DEFAULT_KINDS if one.is_stored 
 def instances(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The objects that took the fast path."""
     made: list[Any] = []
-    instance = Template.instance
-
-    def noted(self: Template, cls: Any, context: Any, texts: Any) -> Instance:
-        one = instance(self, cls, context, texts)
-        made.append(one.obj)
-        return one
-
-    monkeypatch.setattr(Template, "instance", noted)
+    note_instances(monkeypatch, made.append)
     return made
-
-
-def creates() -> Iterator[tuple[str, Body]]:
-    """Paths and bodies of all creates in the transcripts."""
-    for file in sorted(GOLDEN.glob("*.json")):
-        steps = [step for one in json.loads(file.read_text())["scenarios"] for step in one["steps"]]
-        for request in [step["request"] for step in steps if step.get("request", {}).get("method") == "POST"]:
-            body = request.get("body")
-            if isinstance(body, dict) and isinstance(body.get("metadata"), dict):
-                yield request["path"].partition("?")[0], body
 
 
 def recorded() -> dict[str, dict[str, list[Body]]]:
     """The different objects that the transcripts create, by API group and collection. Not pods, which have tests of their own, and nothing that has effects
     on what comes after."""
     found: dict[str, dict[str, dict[str, Body]]] = {}
-    for path, body in creates():
+    for path, body in recorded_creates():
         parts = path.split("/")
         kind = KINDS.get((parts[2] if parts[1] == "apis" else "", parts[-1]))
         if kind is None or kind.plural in ("pods", "customresourcedefinitions", "apiservices"):
@@ -235,7 +217,7 @@ def test_custom_resources_have_templates_until_their_definition_changes(instance
 
 def test_requests_for_certificates_say_who_makes_them(instances: list[Any]) -> None:
     path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
-    spec = next(body["spec"] for where, body in creates() if where == path)
+    spec = next(body["spec"] for where, body in recorded_creates() if where == path)
 
     async def run() -> None:
         async with Server() as server:

@@ -7,6 +7,7 @@ Kubernetes ignores (nulls, unknown fields) and to say what it was. So known inpu
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -24,14 +25,14 @@ from bayplan.api.times import FormError, settle
 from bayplan.api.types import meta_v1
 
 
-class View:
+class View(ABC):
     """Shows a part of an object and is none; `encode` writes what is seen of it."""
 
     __slots__ = ()
 
+    @abstractmethod
     def seen(self) -> Any:
         """The part."""
-        raise NotImplementedError
 
 
 def _plain(value: Any) -> Any:

@@ -79,12 +79,13 @@ def texts_of(body: bytes) -> BodyTexts:
 class OpenTexts:
     """Which texts of a skeleton are open."""
 
-    __slots__ = ("_count", "fixed", "has_name", "open")
+    __slots__ = ("_count", "_rules", "fixed", "has_name", "open")
 
     def __init__(self, count: int, open_texts: Sequence[OpenText]) -> None:
         """count: of all texts."""
         self._count = count
         self.open = tuple(open_texts)
+        self._rules = tuple([(one.text, one.rule.is_valid) for one in self.open])
         self.has_name = any(one.path == _NAME for one in self.open)
         taken = {one.text for one in self.open}
         self.fixed = tuple([at for at in range(count) if at not in taken])
@@ -95,7 +96,7 @@ class OpenTexts:
 
     def are_valid(self, texts: Sequence[bytes]) -> bool:
         """Whether nothing is to be said against the open texts."""
-        return all(one.rule.is_valid(texts[one.text]) for one in self.open)
+        return all(is_valid(texts[at]) for at, is_valid in self._rules)
 
 
 def stand_ins(open_texts: OpenTexts) -> dict[int, bytes]:

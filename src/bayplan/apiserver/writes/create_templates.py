@@ -24,6 +24,7 @@ from bayplan.api.types import core_v1
 from bayplan.apiserver.admission.observation import Reads
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.writes.body_texts import STAND_IN, BodyTexts, OpenTexts, open_texts_of, stand_ins, texts_of
+from bayplan.apiserver.writes.shared_parts import Copy, OpaqueError, copy_of
 from bayplan.support.hit_rate import HitRate
 from bayplan.support.memo import Memo
 from bayplan.support.timestamps import rfc3339
@@ -65,7 +66,7 @@ class StandIns(NamedTuple):
     reads: Reads
     """What was read of the server."""
     time: str
-    """What stands for now."""
+    """What stands for the time of the request."""
     texts_read: Collection[int]
     """Which open texts were looked at; -1 for a name that is not in the body."""
 
@@ -73,7 +74,7 @@ class StandIns(NamedTuple):
 class Template:
     """What the objects of one template have in common."""
 
-    __slots__ = ("_draws", "_form", "_kind", "_slots", "reads", "size")
+    __slots__ = ("_copy", "_draws", "_form", "_kind", "_slots", "reads", "size")
 
     def __init__(self, kind: Kind, made: StandIns, open_texts: OpenTexts, size: int) -> None:
         """size: bytes of the body."""
@@ -94,6 +95,7 @@ class Template:
 
         self._form = finds.sub(slot_of, made.value.replace(b"%", b"%%"))
         self._slots = tuple(found)
+        self._copy = _copy_of(kind, made.value, {mark.decode(): at for mark, at in slots.items()})
         self.size = size + 3 * len(made.value)
         """Bytes, about."""
 
@@ -131,9 +133,12 @@ class Template:
         """One more object, of a type. texts: the open ones. Raises DecodeError, UnicodeDecodeError if these cannot be in an object."""
         randomness = context.randomness
         drawn = [randomness.suffix(length) if length else randomness.uuid4() for length in self._draws]
-        own = [rfc3339(context.clock.now()).encode(), *[text.encode() for text in drawn], *texts]
-        value = self._form % tuple([own[slot] for slot in self._slots])
-        return Instance(decoder(cls)(value), value)
+        made = [rfc3339(context.clock.now()), *drawn]
+        encoded = [*[text.encode() for text in made], *texts]
+        value = self._form % tuple([encoded[slot] for slot in self._slots])
+        if self._copy is None:
+            return Instance(decoder(cls)(value), value)
+        return Instance(self._copy([*made, *[text.decode() for text in texts]]), value)
 
 
 class Instance(NamedTuple):
@@ -265,6 +270,16 @@ class CreateTemplates:
             return True
         self._seen.put(seen, value=True, size=0)
         return False
+
+
+def _copy_of(kind: Kind, value: bytes, slots: dict[str, int]) -> Copy | None:
+    """What makes objects of the texts in the slots and of parts that they share; None if they have to be decoded."""
+    if kind.is_custom:
+        return None
+    try:
+        return copy_of(decoder(kind.type)(value), slots)
+    except OpaqueError:
+        return None
 
 
 def _stored(kind: Kind, entry: Entry) -> bytes:

@@ -116,7 +116,7 @@ class PlacementQuestions:
         return question
 
     def _account(self, started: float) -> None:
-        """An answer is there that was begun then."""
+        """An answer is there that was started then."""
         spent = self._clock.monotonic() - started
         if self._has_work:
             self._not_before = max(self._not_before, started - _CREDIT) + spent / _SHARE
