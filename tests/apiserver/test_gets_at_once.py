@@ -132,7 +132,7 @@ def test_gets_at_once_are_measured_as_others_are() -> None:
                 in text
             )
             assert (
-                'apiserver_flowcontrol_work_estimated_seats_count{flow_schema="exempt",priority_level="exempt"} 3.0'
+                'apiserver_flowcontrol_work_estimated_seats_count{flow_schema="exempt",priority_level="exempt"} 3'
                 in text
             )
 

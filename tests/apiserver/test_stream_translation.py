@@ -204,7 +204,7 @@ async def test_other_protocols_and_kubelets_that_take_websockets_get_them_as_the
         'proxy_type="proxied_to_kubelet",subresource="exec"',
         'proxy_type="proxied_to_kubelet",subresource="portforward"',
     ):
-        assert f"{name}{{{labels}}} 1.0\n" in page
+        assert f"{name}{{{labels}}} 1\n" in page
 
 
 @in_loop

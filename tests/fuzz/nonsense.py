@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import json
 import random
 from typing import Any
@@ -109,6 +110,12 @@ TOKENS = (
 )
 
 
+@functools.cache
+def _fields(cls: type[msgspec.Struct]) -> list[tuple[str, msgspec.inspect.Type]]:
+    """The fields of a type with what they may hold."""
+    return [(one.encode_name, msgspec.inspect.type_info(one.type)) for one in msgspec.structs.fields(cls)]
+
+
 class Nonsense:
     """Requests made by chance from pieces that a server looks at."""
 
@@ -175,13 +182,8 @@ class Nonsense:
         return found
 
     def _struct(self, cls: type[msgspec.Struct], depth: int) -> dict[str, Any]:
-        fields = msgspec.structs.fields(cls)
         share = (0.5, 0.4, 0.25, 0.15, 0.08)[min(depth, 4)]
-        return {
-            field.encode_name: self._value(msgspec.inspect.type_info(field.type), depth + 1)
-            for field in fields
-            if self.chance.random() < share
-        }
+        return {name: self._value(info, depth + 1) for name, info in _fields(cls) if self.chance.random() < share}
 
     def _value(self, info: Any, depth: int) -> Any:
         chance, types = self.chance, msgspec.inspect

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from bayplan.api.kinds import DEFAULT_KINDS
 from bayplan.api.optional_kinds import POD_GROUP
@@ -103,7 +104,8 @@ def test_what_is_done_for_a_gang_is_seen_in_the_metrics(tmp_path: Path) -> None:
         registry = Registry()
 
         def values(name: str) -> dict[tuple[str, ...], float]:
-            samples = [sample for metric in registry.collect() for sample in metric.samples]
+            text = registry.render().decode()
+            samples = [sample for metric in text_string_to_metric_families(text) for sample in metric.samples]
             return {tuple(sample.labels.values()): sample.value for sample in samples if sample.name == name}
 
         service = SchedulerService(
@@ -122,9 +124,9 @@ def test_what_is_done_for_a_gang_is_seen_in_the_metrics(tmp_path: Path) -> None:
                 return calls == {("pod_binding", "success"): 2, ("pod_status_patch", "success"): 1}
 
             await world.until(told)
-            assert values("scheduler_podgroup_schedule_attempts_total") == {("scheduled", "second"): 1}
+            assert values("scheduler_podgroup_schedule_attempts_total") == {("second", "scheduled"): 1}
             assert values("scheduler_pending_async_api_calls") == {("pod_binding",): 0}
-            assert values("scheduler_plugin_evaluation_total")["NodeResourcesFit", "PreFilter", "second"] >= 2
+            assert values("scheduler_plugin_evaluation_total")["PreFilter", "NodeResourcesFit", "second"] >= 2
             assert values("scheduler_goroutines")["prioritizing_extender",] == 0
             assert values("scheduler_inflight_events")["PodPopped",] == 0
         finally:

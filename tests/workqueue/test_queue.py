@@ -247,17 +247,17 @@ def test_metrics_have_the_names_of_kubernetes() -> None:
         queue.add("a")
         text = registry.render().decode()
         for line in (
-            'workqueue_depth{name="job"} 2.0',
-            'workqueue_adds_total{name="job"} 4.0',
-            'workqueue_retries_total{name="job"} 1.0',
-            'workqueue_unfinished_work_seconds{name="job"} 3.0',
-            'workqueue_longest_running_processor_seconds{name="job"} 3.0',
-            'workqueue_queue_duration_seconds_sum{name="job"} 2.0',
-            'workqueue_work_duration_seconds_count{name="job"} 0.0',
+            'workqueue_depth{name="job"} 2',
+            'workqueue_adds_total{name="job"} 4',
+            'workqueue_retries_total{name="job"} 1',
+            'workqueue_unfinished_work_seconds{name="job"} 3',
+            'workqueue_longest_running_processor_seconds{name="job"} 3',
+            'workqueue_queue_duration_seconds_sum{name="job"} 2',
+            'workqueue_work_duration_seconds_count{name="job"} 0',
         ):
             assert line in text.splitlines()
         queue.done("a")
-        assert 'workqueue_work_duration_seconds_sum{name="job"} 3.0' in registry.render().decode().splitlines()
+        assert 'workqueue_work_duration_seconds_sum{name="job"} 3' in registry.render().decode().splitlines()
 
     asyncio.run(run())
 

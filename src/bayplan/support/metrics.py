@@ -1,22 +1,23 @@
 """Counters, gauges and histograms in Prometheus' text format.
 
-Recording is plain arithmetic on small objects (bind a child once with `labels`, keep it, call `inc`/`observe`); the
-prometheus-client library is imported only when somebody asks for the text. There is no global registry: many clusters
-run in one process, each with its own.
+Recording is plain arithmetic on small objects (bind a child once with `labels`, keep it, call `inc`/`observe`). There is
+no global registry: many clusters run in one process, each with its own. The text is what Kubernetes' components write
+(Prometheus' library for Go): the same order and the same form of numbers, so that rules which name `le="1"` find it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
-
-if TYPE_CHECKING:
-    from prometheus_client.metrics_core import Metric
-    from prometheus_client.registry import CollectorRegistry
+from decimal import Decimal
+from functools import lru_cache
+from typing import Generic, TypeVar, cast
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
 """Of what `Registry.render` returns."""
+
+_LEAST_WITH_EXPONENT, _LEAST_WITHOUT_EXPONENT = 1_000_000, 1e-4
+"""Between these, Go writes numbers without an exponent."""
 
 DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Upper bounds in seconds, Prometheus' defaults."""
@@ -193,54 +194,68 @@ class Registry:
                     child.value = 0.0
 
     def render(self) -> bytes:
-        """Everything in Prometheus' text format (`CONTENT_TYPE`)."""
-        from prometheus_client.exposition import generate_latest
-
+        """Everything in Prometheus' text format (`CONTENT_TYPE`). Families are in the order of their names, series in
+        that of their labels' values; families without a series are left out."""
         for update in self._before:
             update()
-        text = generate_latest(cast("CollectorRegistry", self))
-        for family in self._families.values():
-            if family.kind == "counter" and not family.name.endswith("_total") and family.children:
-                # The library names all counters `_total` in their heads, though not their samples. Another counter may
-                # have that name: its head comes first if it was made first.
-                at = self._counters_headed(f"{family.name}_total").index(family)
-                for head in ("HELP", "TYPE"):
-                    lines = text.split(f"# {head} {family.name}_total ".encode())
-                    lines[at : at + 2] = [f"# {head} {family.name} ".encode().join(lines[at : at + 2])]
-                    text = f"# {head} {family.name}_total ".encode().join(lines)
+        lines: list[str] = []
+        for name, family in sorted(self._families.items()):
+            if family.children:
+                text = family.help if self.describe is None else self.describe(name, family.help)
+                lines.append(f"# HELP {name} {_escaped(text)}\n# TYPE {name} {family.kind}\n")
+                lines += _samples(family)
+        return "".join(lines).encode()
+
+
+def _samples(family: Family[Counter] | Family[Gauge] | Family[Histogram]) -> Iterator[str]:
+    """The lines of a family, each with its end."""
+    name = family.name
+    by_name = sorted(range(len(family.label_names)), key=family.label_names.__getitem__)
+    heads = [f'{family.label_names[index]}="' for index in by_name]
+    series = [([values[index] for index in by_name], child) for values, child in family.children.items()]
+    series.sort(key=_values)
+    for shown, child in series:
+        labels = ",".join([f'{head}{_quoted(value)}"' for head, value in zip(heads, shown, strict=True)])
+        if not isinstance(child, Histogram):
+            yield f"{name}{{{labels}}} {number(child.value)}\n" if labels else f"{name} {number(child.value)}\n"
+            continue
+        seen, before = 0, f"{name}_bucket{{{labels}," if labels else f"{name}_bucket{{"
+        for bound, count in zip(_bound_labels(child.bounds), child.counts, strict=True):
+            seen += count
+            yield f"{before}{bound} {seen if seen < _LEAST_WITH_EXPONENT else number(seen)}\n"
+        labels = f"{{{labels}}}" if labels else ""
+        yield f"{name}_sum{labels} {number(child.sum)}\n{name}_count{labels} {number(seen)}\n"
+
+
+def _values(series: tuple[list[str], object]) -> list[str]:
+    return series[0]
+
+
+@lru_cache(maxsize=256)
+def _bound_labels(bounds: tuple[float, ...]) -> tuple[str, ...]:
+    return tuple(f'le="{number(bound)}"}}' for bound in (*bounds, float("inf")))
+
+
+def number(value: float) -> str:
+    """A number as Go writes it (format `g`, the fewest digits that tell it from others): `2`, `0.25`, `1.5e+06`, `+Inf`."""
+    if -_LEAST_WITH_EXPONENT < value < _LEAST_WITH_EXPONENT and not value % 1:
+        return str(int(value))
+    text = repr(float(value))
+    if _LEAST_WITHOUT_EXPONENT <= abs(value) < _LEAST_WITH_EXPONENT:
         return text
-
-    def _counters_headed(self, name: str) -> list[Family[Counter] | Family[Gauge] | Family[Histogram]]:
-        """The counters with series that the library gives this name, in the order of the text."""
-        names = (name, name.removesuffix("_total"))
-        known = (self._families.get(one) for one in names)
-        found = [one for one in known if one is not None and one.kind == "counter" and one.children]
-        return sorted(found, key=list(self._families.values()).index)
-
-    def collect(self) -> Iterator[Metric]:
-        """The families in prometheus-client's form; families without a series are left out."""
-        from prometheus_client.metrics_core import Metric
-
-        for family in self._families.values():
-            if not family.children:
-                continue
-            name = family.name.removesuffix("_total") if family.kind == "counter" else family.name
-            text = family.help if self.describe is None else self.describe(family.name, family.help)
-            metric = Metric(name, text, family.kind)
-            for values, child in family.children.items():
-                labels = dict(zip(family.label_names, values, strict=True))
-                if isinstance(child, Histogram):
-                    _add_histogram(metric, labels, child)
-                else:
-                    metric.add_sample(family.name, labels, child.value)
-            yield metric
+    if value != value or value in (float("inf"), float("-inf")):
+        return {"inf": "+Inf", "-inf": "-Inf"}.get(text, "NaN")
+    sign, digits, exponent = Decimal(text).normalize().as_tuple()
+    assert isinstance(exponent, int)  # it is finite
+    first, rest = digits[0], "".join(map(str, digits[1:]))
+    power = exponent + len(digits) - 1
+    return f"{'-' if sign else ''}{first}{'.' if rest else ''}{rest}e{power:+03d}"
 
 
-def _add_histogram(metric: Metric, labels: dict[str, str], histogram: Histogram) -> None:
-    seen = 0
-    for bound, count in zip((*histogram.bounds, float("inf")), histogram.counts, strict=True):
-        seen += count
-        text = "+Inf" if bound == float("inf") else repr(float(bound))
-        metric.add_sample(f"{metric.name}_bucket", {**labels, "le": text}, seen)
-    metric.add_sample(f"{metric.name}_count", labels, seen)
-    metric.add_sample(f"{metric.name}_sum", labels, histogram.sum)
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _quoted(value: str) -> str:
+    """The value of a label between its quotes."""
+    return value if value.isalnum() else _escaped(value).replace('"', '\\"')

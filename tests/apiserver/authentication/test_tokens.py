@@ -369,11 +369,11 @@ def test_tokens_that_should_have_been_replaced_are_counted_apart() -> None:
         tokens = api.context.service_accounts
         for token in (renewed, other):
             assert tokens.user(token) is not None
-        assert counted() == ["1.0", "0.0"]
+        assert counted() == ["1", "0"]
         clock.time += 3608
         for token in (renewed, other):
             assert tokens.user(token) is not None
-        assert counted() == ["1.0", "1.0"]
+        assert counted() == ["1", "1"]
 
     run(case)
 

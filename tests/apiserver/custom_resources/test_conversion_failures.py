@@ -385,9 +385,9 @@ def test_calls_are_measured() -> None:
         await door.get(two("x"))
         text = (await door.get("/metrics")).data.decode()
         for line in (
-            'apiserver_crd_conversion_webhook_duration_seconds_count{crd_name="things.example.com",from_version="v1",succeeded="true",to_version="v2"} 1.0',
-            'apiserver_conversion_webhook_request_total{failure_type="",result="success"} 1.0',
-            'apiserver_conversion_webhook_request_total{failure_type="conversion_webhook_malformed_response_failure",result="failure"} 1.0',
+            'apiserver_crd_conversion_webhook_duration_seconds_count{crd_name="things.example.com",from_version="v1",succeeded="true",to_version="v2"} 1',
+            'apiserver_conversion_webhook_request_total{failure_type="",result="success"} 1',
+            'apiserver_conversion_webhook_request_total{failure_type="conversion_webhook_malformed_response_failure",result="failure"} 1',
         ):
             assert line in text
 

@@ -159,6 +159,6 @@ def test_probes_evictions_and_ends_are_counted_and_gone_pods_dropped() -> None:
     metrics.evicted("memory.available")
     metrics.terminated("container", 139, "Error")
     page = metrics.registry.render()
-    assert b'\nkubelet_evictions{eviction_signal="memory.available"} 1.0\n' in page
+    assert b'\nkubelet_evictions{eviction_signal="memory.available"} 1\n' in page
     labels = b'{container_type="container",exit_code="139",reason="Error"}'
-    assert b"\nkubelet_terminated_containers_total" + labels + b" 1.0\n" in page
+    assert b"\nkubelet_terminated_containers_total" + labels + b" 1\n" in page
