@@ -132,3 +132,32 @@ def test_what_goes_is_told_by_its_revision(monkeypatch: pytest.MonkeyPatch) -> N
     assert [event.revision for event in past.after(0)] == [5, 6, 7, 8]
     assert past.forget(8) == 6
     assert len(past) == 2
+
+
+def sized(number: int, size: int) -> Event:
+    """A new object of so many bytes."""
+    return Event(Entry("default", f"pod-{number}", number, number, b"x" * size, {}, {}, f"uid-{number}"), None, number)
+
+
+def test_large_objects_are_kept_for_fewer_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "HISTORY_BYTES", 1000)
+    monkeypatch.setattr(history, "HISTORY_KEPT", 2)
+    past = History(lambda _: False)
+    assert [past.append(sized(number, 300)) for number in range(1, 6)] == [None, None, None, 1, 2]
+    past.forget(0)
+    assert past.append(sized(6, 900)) == 4, "as many go as have to"
+    assert past.append(sized(7, 900)) == 5, "and some stay, however large they are"
+    assert [event.revision for event in past.after(0)] == [6, 7]
+    assert [past.append(sized(number, 1)) for number in range(8, 11)] == [6, None, None]
+    assert contents(past.after(7)) == contents([sized(number, 1) for number in range(8, 11)])
+
+
+def test_large_events_are_not_packed_into_one_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block goes as a whole."""
+    monkeypatch.setattr(history, "_BLOCK_BYTES", 1000)
+    events = [sized(number, 400 if number < 6 else 4) for number in range(1, 2 * LINES_KEPT)]
+    past = filled(events)
+    past.forget(0)
+    blocks = list(past._blocks)
+    assert list(map(len, blocks))[:2] == [3, 2 + 50]
+    assert contents(past.after(0)) == contents(events)

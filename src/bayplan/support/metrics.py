@@ -198,13 +198,13 @@ class Registry:
         that of their labels' values; families without a series are left out."""
         for update in self._before:
             update()
-        lines: list[str] = []
+        page: list[bytes] = []
         for name, family in sorted(self._families.items()):
             if family.children:
                 text = family.help if self.describe is None else self.describe(name, family.help)
-                lines.append(f"# HELP {name} {_escaped(text)}\n# TYPE {name} {family.kind}\n")
-                lines += _samples(family)
-        return "".join(lines).encode()
+                head = f"# HELP {name} {_escaped(text)}\n# TYPE {name} {family.kind}\n"
+                page.append("".join([head, *_samples(family)]).encode())
+        return b"".join(page)
 
 
 def _samples(family: Family[Counter] | Family[Gauge] | Family[Histogram]) -> Iterator[str]:

@@ -6,7 +6,7 @@ nothing lives in one: small objects of the past, and even one piece of bytes for
 
     made                                       packed                                    forgotten
     Event, Entry, dicts, strings, lines   ->   Block: revisions, and entries as bytes ->
-    newest LINES_KEPT                          until the store has forgotten them, at most HISTORY_LIMIT
+    newest LINES_KEPT                          until the store has forgotten them, at most HISTORY_LIMIT and HISTORY_BYTES
 """
 
 from __future__ import annotations
@@ -22,19 +22,23 @@ from bayplan.apiserver.reads.watching import Entry, Event
 
 HISTORY_LIMIT = 8192
 """Most events kept per kind, so that watches can resume without a new list."""
+HISTORY_BYTES = 32 << 20
+"""Most bytes of objects in them: kinds whose objects are large are kept for fewer events, so that writes of a megabyte do not fill memory."""
 LINES_KEPT = 512
 """Newest events per kind that keep the lines that watchers were sent: later watchers seldom start further back."""
 HISTORY_KEPT = 100
-"""Events kept per kind however old they are."""
+"""Events kept per kind however old and large they are."""
 _BLOCK: Final = 128
 """Events that are packed at once."""
+_BLOCK_BYTES: Final = 1 << 20
+"""Bytes of objects from which on fewer are: a block goes as a whole."""
 
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 _DECODE: Final = msgspec.msgpack.Decoder().decode
 _NOTHING: Final = -1
 """Stands for no entry."""
-_FIELDS: Final = 3
-"""Numbers per event of a block: its revision, and which entries of the block are its object now and before."""
+_FIELDS: Final = 4
+"""Numbers per event of a block: its revision and size, and which entries of the block are its object now and before."""
 
 IsCurrent = Callable[[Entry], bool]
 
@@ -54,7 +58,7 @@ class _Block:
         """The others: arguments of `Entry` by place."""
         places: dict[int, int] = {}
         for event in events:
-            self._numbers.append(event.revision)
+            self._numbers.extend((event.revision, _size(event)))
             for entry in (event.entry, event.previous):
                 place = _NOTHING if entry is None else places.setdefault(id(entry), len(places))
                 self._numbers.append(place)
@@ -75,9 +79,11 @@ class _Block:
         """Of the newest event."""
         return self._numbers[-_FIELDS]
 
-    def drop_first(self) -> None:
-        """Forget the oldest event."""
+    def drop_first(self) -> int:
+        """Forget the oldest event. Returns its size."""
+        size = self._numbers[self._first * _FIELDS + 1]
         self._first += 1
+        return size
 
     def pack(self, is_current: IsCurrent) -> None:
         """Pack the entries that need not stay as they are any more."""
@@ -98,14 +104,14 @@ class _Block:
         numbers = iter(self._numbers[self._first * _FIELDS :])
         return [
             Event(entries.get(now), entries.get(before), revision)
-            for revision, now, before in zip(numbers, numbers, numbers, strict=True)
+            for revision, _, now, before in zip(numbers, numbers, numbers, numbers, strict=True)
         ]
 
 
 class History:
     """The latest events of one kind."""
 
-    __slots__ = ("_blocks", "_is_current", "_length", "_newest")
+    __slots__ = ("_blocks", "_is_current", "_length", "_newest", "_size")
 
     def __init__(self, is_current: IsCurrent) -> None:
         """is_current: whether an entry is what is there now, which lives anyway and is not packed."""
@@ -113,17 +119,22 @@ class History:
         self._newest: deque[Event] = deque()
         """Those behind the blocks."""
         self._length = 0
+        self._size = 0
+        """Bytes of the objects in the events."""
         self._is_current = is_current
 
     def __len__(self) -> int:
         return self._length
 
     def append(self, event: Event) -> int | None:
-        """Add the newest event. Returns the revision of the one that had to go for it, if any had to."""
+        """Add the newest event. Returns the revision of the last one that had to go for it, if any had to."""
         dropped = self._drop_first() if self._length >= HISTORY_LIMIT else None
         newest = self._newest
         newest.append(event)
         self._length += 1
+        self._size += _size(event)
+        while self._size > HISTORY_BYTES and self._length > HISTORY_KEPT:
+            dropped = self._drop_first()
         if len(newest) >= LINES_KEPT + _BLOCK:
             self._pack([newest.popleft() for _ in range(_BLOCK)])
         return dropped
@@ -153,8 +164,16 @@ class History:
     def _pack(self, events: list[Event]) -> None:
         for event in events:
             event.forget_lines()
-        for start in range(0, len(events), _BLOCK):
-            self._blocks.append(_Block(events[start : start + _BLOCK], self._is_current))
+        together: list[Event] = []
+        size = 0
+        for event in events:
+            together.append(event)
+            size += _size(event)
+            if len(together) == _BLOCK or size >= _BLOCK_BYTES:
+                self._blocks.append(_Block(together, self._is_current))
+                together, size = [], 0
+        if together:
+            self._blocks.append(_Block(together, self._is_current))
 
     def _first_revision(self) -> int:
         return self._blocks[0].first_revision if self._blocks else self._newest[0].revision
@@ -163,13 +182,19 @@ class History:
         """Drop the oldest event. Returns its revision."""
         revision = self._first_revision()
         if self._blocks:
-            self._blocks[0].drop_first()
+            self._size -= self._blocks[0].drop_first()
             if not self._blocks[0]:
                 self._blocks.popleft()
         else:
-            self._newest.popleft()
+            self._size -= _size(self._newest.popleft())
         self._length -= 1
         return revision
+
+
+def _size(event: Event) -> int:
+    """Bytes of the object that an event is about."""
+    entry = event.entry or event.previous
+    return 0 if entry is None else len(entry.body)
 
 
 def _arguments(entry: Entry) -> tuple[Any, ...]:
