@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from typing import Any, TypeVar
 
 import msgspec
@@ -271,24 +271,26 @@ def field_problems(data: bytes, unknown: Sequence[str] = ()) -> list[str]:
     """What is wrong with the fields of valid JSON, in the order of the document: `duplicate field "spec.x"`, and those that are unknown, worded as
     `decode_reporting` words them. What stands in unknown fields is not looked at."""
     found: dict[str, None] = {}
-    not_known = set(unknown)
-
-    def walk(value: Any, path: str) -> None:
-        if isinstance(value, _Pairs):
-            seen: set[str] = set()
-            for key, item in value:
-                where = f"{path}{key}"
-                if key in seen:
-                    found[f"duplicate field {quoted(where)}"] = None
-                seen.add(key)
-                problems = not_known & {f"unknown field {quoted(where)}", f'unknown field "{where}"'}
-                if problems:
-                    found[problems.pop()] = None
-                else:
-                    walk(item, f"{where}.")
-        elif isinstance(value, list):
-            for index, item in enumerate(value):
-                walk(item, f"{path.rstrip('.')}[{index}].")
-
-    walk(json.loads(data, object_pairs_hook=_Pairs, parse_int=str), "")  # numbers of any length
+    _find_problems(
+        json.loads(data, object_pairs_hook=_Pairs, parse_int=str), "", set(unknown), found
+    )  # numbers of any length
     return [*found, *(problem for problem in unknown if problem not in found)][:MAX_FIELD_ERRORS]
+
+
+def _find_problems(value: Any, path: str, unknown: Set[str], found: dict[str, None]) -> None:
+    """Note in `found`, in order, what is wrong with the fields of a value. unknown: problems that are known already."""
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for key, item in value:
+            where = f"{path}{key}"
+            if key in seen:
+                found[f"duplicate field {quoted(where)}"] = None
+            seen.add(key)
+            problems = unknown & {f"unknown field {quoted(where)}", f'unknown field "{where}"'}
+            if problems:
+                found[next(iter(problems))] = None
+            else:
+                _find_problems(item, f"{where}.", unknown, found)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _find_problems(item, f"{path.rstrip('.')}[{index}].", unknown, found)

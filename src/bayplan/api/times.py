@@ -102,7 +102,7 @@ def _settled(text: str, layout: str) -> str:
     return text if _is_canonical(text, layout) else canonical(text, layout)
 
 
-@memoized(8192)
+@memoized(1024)
 def _is_canonical(text: str, layout: str) -> bool:
     return (_CANONICAL_MICRO if layout is MICRO_LAYOUT else _CANONICAL).fullmatch(text) is not None
 

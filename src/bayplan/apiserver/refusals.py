@@ -8,6 +8,7 @@ from bayplan.api.errors import ApiError, unauthorized
 from bayplan.apiserver.reads.negotiation import JSON, PLAIN, Form, negotiate_error
 from bayplan.apiserver.reads.representation import in_form
 from bayplan.apiserver.requests import Request, Response, check_timeout
+from bayplan.support.tracebacks import forget_frames
 
 
 def refusal(request: Request, error: ApiError) -> Response:
@@ -31,7 +32,8 @@ def unauthenticated(request: Request) -> Response:
 
 
 def error_response(error: ApiError, form: Form = PLAIN) -> Response:
-    """An error as an answer, in the media type that the client asked for."""
+    """An error as an answer, in the media type that the client asked for. That is the end of the error: its frames are let go of."""
+    forget_frames(error)
     headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
     body = msgspec.json.encode(error.status)
     if form.media_type == JSON:

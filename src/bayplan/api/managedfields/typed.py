@@ -149,7 +149,7 @@ class Type:
         return "k:" + msgspec.json.encode(found, order="sorted").decode()
 
 
-@memoized(4096)
+@memoized(1024)
 def key_of(key: str, value: str) -> str:
     """The path element of an item with one key. Names of conditions and containers come again and again."""
     return "k:" + msgspec.json.encode({key: value}).decode()

@@ -317,12 +317,12 @@ def _quantity(value: str | int | float) -> bytes:
     return delimited(1, str(value).encode())
 
 
-@memoized(4096)
+@memoized(1024)
 def _time(value: str) -> bytes:
     return b"\x08%b\x10\x00" % varint(int(parse_rfc3339(value) // 1))
 
 
-@memoized(4096)
+@memoized(1024)
 def _micro_time(value: str) -> bytes:
     whole, _, rest = value.partition(".")
     micros = int((rest.rstrip("Zz") + "000000")[:6]) if rest else 0

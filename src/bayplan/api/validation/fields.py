@@ -116,7 +116,7 @@ def check_port_number_or_name(errors: Errors, path: str, port: int | str) -> Non
             errors.append(invalid(path, port, message))
 
 
-@memoized(65536)
+@memoized(2048)
 def parse_ip(value: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     """An address, leading zeros in its parts allowed (Go's old parser); None if it is none."""
     if octets := read_octets(value):

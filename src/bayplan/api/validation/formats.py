@@ -119,7 +119,7 @@ _VALUE_MESSAGE = regex_message(
 )
 
 
-@memoized(4096)
+@memoized(1024)
 def dns_label(value: str) -> Messages:
     """A lowercase RFC 1123 label, up to 63 characters."""
     if len(value) <= 63 and _label(value):
@@ -130,7 +130,7 @@ def dns_label(value: str) -> Messages:
     return tuple(messages)
 
 
-@memoized(4096)
+@memoized(1024)
 def dns_subdomain(value: str) -> Messages:
     """A lowercase RFC 1123 subdomain, up to 253 characters."""
     if len(value) <= 253 and _subdomain(value):
@@ -141,7 +141,7 @@ def dns_subdomain(value: str) -> Messages:
     return tuple(messages)
 
 
-@memoized(4096)
+@memoized(1024)
 def dns_subdomain_in_any_case(value: str) -> Messages:
     """A subdomain whose letters may be upper case."""
     messages = [too_long_message(253)] if len(value) > 253 else []
@@ -156,7 +156,7 @@ def long_name(value: str) -> Messages:
     return messages if len(value) <= 253 else ("must be no more than 253 bytes", *messages[1:])
 
 
-@memoized(4096)
+@memoized(1024)
 def dns_subdomain_with_underscore(value: str) -> Messages:
     """A subdomain whose labels may hold underscores (DNS search paths)."""
     messages = [too_long_message(253)] if len(value) > 253 else []
