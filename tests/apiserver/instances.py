@@ -10,14 +10,16 @@ from typing import Any
 import pytest
 
 from bayplan.api.codec import decoder
+from bayplan.apiserver.writes import create_templates
 from bayplan.apiserver.writes.create_templates import Instance, Template
 
 _GOLDEN = Path(__file__).parent.parent / "golden" / "api"
 
 
 def note_instances(monkeypatch: pytest.MonkeyPatch, note: Callable[[Any], None]) -> None:
-    """Tell of each object that comes of a template from now on. It must be what its bytes say."""
+    """Tell of each object that comes of a template from now on. It must be what its bytes say. Only the first of a template is decoded."""
     instance = Template.instance
+    monkeypatch.setattr(create_templates, "_DECODED", 1)
 
     def noted(self: Template, cls: Any, context: Any, texts: Any) -> Instance:
         one = instance(self, cls, context, texts)

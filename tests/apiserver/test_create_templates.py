@@ -15,6 +15,7 @@ from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Request
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.writes.create_templates import CreateTemplates
+from bayplan.apiserver.writes.shared_parts import Copy, copy_of
 from tests.apiserver.instances import note_instances, recorded_creates
 from tests.apiserver.standing_still import ADMIN, CORE, PODS, Server
 
@@ -179,6 +180,28 @@ def test_the_third_of_a_template_takes_the_fast_path(instances: list[str]) -> No
             assert (await server.send("POST", PODS, pod("three")))[1]["reason"] == "AlreadyExists"
             assert (await server.send("POST", PODS, pod("five"), dryRun="All"))[0] == 201
             assert (await server.send("GET", f"{PODS}/five"))[0] == 404
+
+    asyncio.run(run())
+
+
+def test_what_pods_share_is_found_out_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    copies: list[Any] = []
+
+    def noted(obj: Any, slots: dict[str, int]) -> Copy | None:
+        copies.append(obj)
+        return copy_of(obj, slots)
+
+    templates = "bayplan.apiserver.writes.create_templates"
+    monkeypatch.setattr(f"{templates}.copy_of", noted)
+    monkeypatch.setattr(f"{templates}._DECODED", 2)
+
+    async def run() -> None:
+        async with Server() as server:
+            made: list[int] = []
+            for name in ("one", "two", "three", "four", "five", "six"):
+                assert (await server.send("POST", PODS, pod(name)))[0] == 201
+                made.append(len(copies))
+            assert made == [0, 0, 0, 1, 1, 1]
 
     asyncio.run(run())
 

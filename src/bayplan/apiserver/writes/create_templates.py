@@ -40,6 +40,8 @@ _SKELETONS_BYTES: Final = 4 << 20
 _SEEN_BYTES: Final = 1 << 20
 _LEAST_HITS: Final = 0.2
 """Share of creates that hit a template, below which looking for one costs more than it saves."""
+_DECODED: Final = 32
+"""Objects of a template that are decoded. To find out what the next ones share costs as much as to decode so many."""
 _MOST_PASSES: Final = 4
 """How often an object is made with stand-ins until no plugin looks at one."""
 _END: Final = b'"'
@@ -74,7 +76,7 @@ class StandIns(NamedTuple):
 class Template:
     """What the objects of one template have in common."""
 
-    __slots__ = ("_copy", "_draws", "_form", "_kind", "_slots", "reads", "size")
+    __slots__ = ("_copy", "_draws", "_form", "_kind", "_marks", "_slots", "_to_decode", "_value", "reads", "size")
 
     def __init__(self, kind: Kind, made: StandIns, open_texts: OpenTexts, size: int) -> None:
         """size: bytes of the body."""
@@ -95,7 +97,10 @@ class Template:
 
         self._form = finds.sub(slot_of, made.value.replace(b"%", b"%%"))
         self._slots = tuple(found)
-        self._copy = _copy_of(kind, made.value, {mark.decode(): at for mark, at in slots.items()})
+        self._value, self._marks = made.value, slots
+        """The object with stand-ins, and their slots, until it is known what the objects share."""
+        self._to_decode = 0 if kind.is_custom else _DECODED
+        self._copy: Copy | None = None
         self.size = size + 3 * len(made.value)
         """Bytes, about."""
 
@@ -136,9 +141,14 @@ class Template:
         made = [rfc3339(context.clock.now()), *drawn]
         encoded = [*[text.encode() for text in made], *texts]
         value = self._form % tuple([encoded[slot] for slot in self._slots])
-        if self._copy is None:
-            return Instance(decoder(cls)(value), value)
-        return Instance(self._copy([*made, *[text.decode() for text in texts]]), value)
+        if self._copy is not None:
+            return Instance(self._copy([*made, *[text.decode() for text in texts]]), value)
+        if self._to_decode:
+            self._to_decode -= 1
+            if not self._to_decode:
+                self._copy = _copy_of(cls, self._value, {mark.decode(): at for mark, at in self._marks.items()})
+                self._value, self._marks = b"", {}
+        return Instance(decoder(cls)(value), value)
 
 
 class Instance(NamedTuple):
@@ -272,12 +282,10 @@ class CreateTemplates:
         return False
 
 
-def _copy_of(kind: Kind, value: bytes, slots: dict[str, int]) -> Copy | None:
+def _copy_of(cls: type[Any], value: bytes, slots: dict[str, int]) -> Copy | None:
     """What makes objects of the texts in the slots and of parts that they share; None if they have to be decoded."""
-    if kind.is_custom:
-        return None
     try:
-        return copy_of(decoder(kind.type)(value), slots)
+        return copy_of(decoder(cls)(value), slots)
     except OpaqueError:
         return None
 
