@@ -17,6 +17,7 @@ from bayplan.client.client import STRATEGIC_PATCH
 from bayplan.controllers.base import controller_of
 from bayplan.controllers.workloads import job_indexes, job_rules
 from bayplan.controllers.workloads.job_gangs import JobGangs
+from bayplan.controllers.workloads.job_indexes import IndexSet
 from bayplan.controllers.workloads.job_rules import FINALIZER, Tally, Verdict
 from bayplan.controllers.workloads.pod_owner import PodOwner, claim
 from bayplan.informers.cache import key_of
@@ -181,7 +182,7 @@ class JobController(PodOwner):
         status = job.status
         status.active, status.ready, status.terminating = active, ready, terminating
         if tally.failed_indexes or job.spec.backoff_limit_per_index is not None:
-            status.failed_indexes = job_indexes.text(tally.failed_indexes)
+            status.failed_indexes = tally.failed_indexes.text()
         await self._count(job, cached, tally, verdict)
         if problem:
             raise RuntimeError(problem)
@@ -237,7 +238,7 @@ class JobController(PodOwner):
         succeeded, failed = list(before.succeeded), list(before.failed)
         if job_rules.is_indexed(job):
             done = tally.succeeded_indexes
-            status.completed_indexes, status.succeeded = job_indexes.text(done), len(done)
+            status.completed_indexes, status.succeeded = done.text(), len(done)
         else:
             succeeded += [pod.metadata.uid for pod in tally.new_succeeded if pod.metadata.uid in uids]
         failed += [pod.metadata.uid for pod in tally.new_failed if pod.metadata.uid in uids]
@@ -265,7 +266,8 @@ class JobController(PodOwner):
         """Pods whose finalizer may go now. The last failed pod of an index keeps it until it is replaced: it knows how often the index failed."""
         if verdict is not None or job.metadata.deletion_timestamp:
             return [pod for pod in (*tally.ended, *tally.active) if FINALIZER in pod.metadata.finalizers]
-        replaced = tally.failed_indexes | tally.succeeded_indexes | {job_indexes.index_of(pod) for pod in tally.active}
+        active = IndexSet.of(map(job_indexes.index_of, tally.active))
+        replaced = tally.failed_indexes | tally.succeeded_indexes | active
         waiting = {pod.metadata.uid for index, pod in tally.last_failed.items() if index not in replaced}
         return [pod for pod in tally.ended if pod.metadata.uid not in waiting]
 

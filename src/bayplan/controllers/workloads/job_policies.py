@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from bayplan.api.types import batch_v1, core_v1
-from bayplan.controllers.workloads.job_indexes import parse
+from bayplan.controllers.workloads.job_indexes import IndexSet, parse
 
 
 class Judgement(NamedTuple):
@@ -60,7 +60,7 @@ def _condition(patterns: tuple[batch_v1.PodFailurePolicyOnPodConditionsPattern, 
     return ""
 
 
-def met_rule(policy: batch_v1.SuccessPolicy | None, completions: int, succeeded: frozenset[int]) -> str:
+def met_rule(policy: batch_v1.SuccessPolicy | None, completions: int, succeeded: IndexSet) -> str:
     """Which rule of a success policy is met, in words; "" if none is."""
     for position, rule in enumerate(policy.rules if policy is not None else ()):
         among = succeeded

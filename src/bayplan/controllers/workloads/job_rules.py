@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from bayplan.api.types import batch_v1, core_v1
 from bayplan.controllers.pods import deletion_rank, has_ended, is_active, is_ready
 from bayplan.controllers.workloads import job_indexes
+from bayplan.controllers.workloads.job_indexes import NO_INDEXES, IndexSet
 from bayplan.controllers.workloads.job_policies import COUNTED, Judgement, judge, met_rule
 from bayplan.support.timestamps import parse_rfc3339
 
@@ -50,8 +52,8 @@ class Tally:
     """Everything that has succeeded, counted or not."""
     failed: int = 0
     """The same for failures, without those that the policy ignores."""
-    succeeded_indexes: frozenset[int] = frozenset()
-    failed_indexes: frozenset[int] = frozenset()
+    succeeded_indexes: IndexSet = NO_INDEXES
+    failed_indexes: IndexSet = NO_INDEXES
     new_succeeded: tuple[core_v1.Pod, ...] = ()
     """Pods whose success is not in the status yet."""
     new_failed: tuple[core_v1.Pod, ...] = ()
@@ -116,11 +118,11 @@ def assess(job: batch_v1.Job, pods: Iterable[core_v1.Pod], released: Container[s
             new_succeeded.append(pod)
         elif failed and uid not in uncounted.failed and judgements.get(uid, COUNTED).counts:
             new_failed.append(pod)
-    done: frozenset[int] = frozenset()
+    done = NO_INDEXES
     if indexed:
         done = job_indexes.parse(status.completed_indexes, completions)
         new_succeeded = [pod for pod in new_succeeded if job_indexes.index_of(pod) not in done]
-        done |= {job_indexes.index_of(pod) for pod in new_succeeded}
+        done |= IndexSet.of(map(job_indexes.index_of, new_succeeded))
     last_failed = _last_failed(job, pods) if job.spec.backoff_limit_per_index is not None else {}
     counted = status.succeeded + len(uncounted.succeeded) + len(new_succeeded)
     return Tally(
@@ -168,11 +170,11 @@ def _failed_indexes(
     job: batch_v1.Job,
     last_failed: dict[int, core_v1.Pod],
     judgements: dict[str, Judgement],
-    succeeded: frozenset[int],
-) -> frozenset[int]:
+    succeeded: IndexSet,
+) -> IndexSet:
     limit = job.spec.backoff_limit_per_index
     if limit is None:
-        return frozenset()
+        return NO_INDEXES
     known = job_indexes.parse(job.status.failed_indexes or "", job.spec.completions or 0)
     new = set()
     for index, pod in last_failed.items():
@@ -180,7 +182,7 @@ def _failed_indexes(
         spent = judgement.counts and failures_before(pod) >= limit
         if judgement.action == "FailIndex" or spent:
             new.add(index)
-    return (known | new) - succeeded
+    return (known | IndexSet.of(new)) - succeeded
 
 
 class Verdict(NamedTuple):
@@ -331,14 +333,14 @@ def _surplus(job: batch_v1.Job, tally: Tally, at_least: int, now: float) -> tupl
 
 
 def _missing_indexes(job: batch_v1.Job, tally: Tally, count: int, now: float) -> Pods:
-    taken = tally.succeeded_indexes | tally.failed_indexes | {job_indexes.index_of(pod) for pod in tally.active}
+    active = IndexSet.of(map(job_indexes.index_of, tally.active))
+    taken = tally.succeeded_indexes | tally.failed_indexes | active
     chosen: list[int] = []
     waits: list[float] = []
-    for index in range(job.spec.completions or 0):
+    runs = taken.missing(end=job.spec.completions or 0)
+    for index in chain.from_iterable(range(first, last + 1) for first, last in runs):
         if len(chosen) == count:
             break
-        if index in taken:
-            continue
         last = tally.last_failed.get(index)
         if last is not None:
             left = ended_at(last, now) + back_off(_attempts(last) + 1) - now

@@ -14,6 +14,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from bayplan.api.types import apps_v1, core_v1
@@ -23,6 +24,10 @@ from bayplan.controllers.workloads.statefulset_claims import claim_name
 NAME_LABEL = "statefulset.kubernetes.io/pod-name"
 INDEX_LABEL = "apps.kubernetes.io/pod-index"
 _NAME = re.compile(r"(.*)-([0-9]+)")
+
+
+_MOST_CREATED = 500
+"""Pods of a parallel set that are created at once. Others come when these are there: a set may want two thousand million."""
 
 
 class Names(NamedTuple):
@@ -87,7 +92,7 @@ def plan(one: apps_v1.StatefulSet, revisions: Names, pods: Iterable[core_v1.Pod]
     pods = [pod for pod in pods if ordinal_of(one.metadata.name, pod.metadata.name) >= 0]
     first, count = start_of(one), one.spec.replicas or 0
     by_ordinal = {ordinal_of(one.metadata.name, pod.metadata.name): pod for pod in pods}
-    slots = [by_ordinal.get(ordinal) for ordinal in range(first, first + count)]
+    wanted = {ordinal: by_ordinal[ordinal] for ordinal in sorted(by_ordinal) if first <= ordinal < first + count}
     extra = sorted((ordinal for ordinal in by_ordinal if not first <= ordinal < first + count), reverse=True)
     status = status_of(one, revisions, pods, now)
     fresh = [
@@ -99,19 +104,20 @@ def plan(one: apps_v1.StatefulSet, revisions: Names, pods: Iterable[core_v1.Pod]
     if one.metadata.deletion_timestamp:
         return base
     condemned = [by_ordinal[ordinal] for ordinal in extra]
-    return _steps(one, revisions, slots, condemned, base, now)
+    return _steps(one, revisions, wanted, condemned, base, now)
 
 
 def _steps(
     one: apps_v1.StatefulSet,
     revisions: Names,
-    slots: Sequence[core_v1.Pod | None],
+    wanted: Mapping[int, core_v1.Pod],
     condemned: Sequence[core_v1.Pod],
     base: Plan,
     now: float,
 ) -> Plan:
+    """wanted: the pods that are to stay, by ordinal, from the lowest up."""
     names = frozenset(pod.metadata.name for pod in condemned)
-    create, delete, repair, waiting = _fill(one, revisions, slots, now)
+    create, delete, repair, waiting = _fill(one, revisions, wanted, now)
     ordered = not is_parallel(one)
 
     def made(*more: core_v1.Pod) -> Plan:
@@ -119,40 +125,40 @@ def _steps(
 
     if ordered and (waiting or create or delete):
         return made()
-    surplus = _surplus(one, slots, condemned, now, ordered=ordered)
+    surplus = _surplus(one, wanted, condemned, now, ordered=ordered)
     if surplus and ordered:
         return made(*surplus)
     if condemned and ordered:
         return made()
-    outdated = _outdated(one, revisions, slots, now) if one.spec.update_strategy.type != "OnDelete" else []
+    outdated = _outdated(one, revisions, wanted, now) if one.spec.update_strategy.type != "OnDelete" else []
     return made(*surplus, *(pod for pod in outdated if pod not in delete))
 
 
 def _fill(
-    one: apps_v1.StatefulSet, revisions: Names, slots: Sequence[core_v1.Pod | None], now: float
+    one: apps_v1.StatefulSet, revisions: Names, wanted: Mapping[int, core_v1.Pod], now: float
 ) -> tuple[list[tuple[int, str]], list[core_v1.Pod], list[core_v1.Pod], bool]:
     """Pods to create, to delete because they have ended, and to repair; and whether a pod has to be waited for."""
-    create: list[tuple[int, str]] = []
     delete: list[core_v1.Pod] = []
     repair: list[core_v1.Pod] = []
-    ordered = not is_parallel(one)
-    for position, pod in enumerate(slots):
-        ordinal = start_of(one) + position
-        if pod is None:
-            create.append((ordinal, revision_for(one, revisions, position)))
-            if ordered:
-                return create, delete, repair, True
-            continue
+    ordered, first = not is_parallel(one), start_of(one)
+    missing = (ordinal for ordinal in range(first, first + (one.spec.replicas or 0)) if ordinal not in wanted)
+    create = [
+        (ordinal, revision_for(one, revisions, ordinal - first))
+        for ordinal in islice(missing, 1 if ordered else _MOST_CREATED)
+    ]
+    for ordinal, pod in wanted.items():
+        if ordered and create and ordinal > create[0][0]:
+            break
         if pod.status.phase in ("Failed", "Succeeded"):
             if not pod.metadata.deletion_timestamp:
                 delete.append(pod)
             if ordered:
-                return create, delete, repair, True
+                return [], delete, repair, True
             continue
         repair.append(pod)
         if ordered and not _is_healthy(pod, one.spec.min_ready_seconds, now):
-            return create, delete, repair, True
-    return create, delete, repair, False
+            return [], delete, repair, True
+    return create, delete, repair, ordered and bool(create)
 
 
 def _is_healthy(pod: core_v1.Pod, min_ready_seconds: int, now: float) -> bool:
@@ -162,7 +168,7 @@ def _is_healthy(pod: core_v1.Pod, min_ready_seconds: int, now: float) -> bool:
 
 def _surplus(
     one: apps_v1.StatefulSet,
-    slots: Sequence[core_v1.Pod | None],
+    wanted: Mapping[int, core_v1.Pod],
     condemned: Sequence[core_v1.Pod],
     now: float,
     *,
@@ -174,11 +180,7 @@ def _surplus(
     if not condemned or condemned[0].metadata.deletion_timestamp:
         return []
     seconds = one.spec.min_ready_seconds
-    unhealthy = [
-        pod
-        for pod in (*(slot for slot in slots if slot is not None), *reversed(condemned))
-        if not _is_healthy(pod, seconds, now)
-    ]
+    unhealthy = [pod for pod in (*wanted.values(), *reversed(condemned)) if not _is_healthy(pod, seconds, now)]
     top = condemned[0]
     if unhealthy and not _is_healthy(top, seconds, now) and unhealthy[0] is not top:
         return []  # a lower pod that is not healthy either comes first
@@ -186,15 +188,17 @@ def _surplus(
 
 
 def _outdated(
-    one: apps_v1.StatefulSet, revisions: Names, slots: Sequence[core_v1.Pod | None], now: float
+    one: apps_v1.StatefulSet, revisions: Names, wanted: Mapping[int, core_v1.Pod], now: float
 ) -> list[core_v1.Pod]:
     """Pods of an older revision that a rolling update replaces now. One that is not available costs nothing."""
     seconds = one.spec.min_ready_seconds
-    down = [pod for pod in slots if pod is None or not _is_healthy(pod, seconds, now)]
-    budget = max_unavailable(one) - len(down)
+    healthy = sum(_is_healthy(pod, seconds, now) for pod in wanted.values())
+    budget = max_unavailable(one) - ((one.spec.replicas or 0) - healthy)
     chosen = []
-    for pod in reversed(slots[partition_of(one) :]):
-        if pod is None or pod.metadata.deletion_timestamp or revision_in(pod) == revisions.update:
+    for ordinal, pod in reversed([*wanted.items()]):
+        if ordinal < start_of(one) + partition_of(one):
+            break
+        if pod.metadata.deletion_timestamp or revision_in(pod) == revisions.update:
             continue
         costs = _is_healthy(pod, seconds, now)
         if costs and budget <= 0:
