@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from bayplan.client.errors import TransportError
 from bayplan.client.transport import SentRequest
@@ -53,10 +54,13 @@ class Measured(Setup):
 
     def values(self, name: str) -> dict[tuple[str, ...], float]:
         """The samples of a name: label values -> value."""
+        families = self.registry._families
+        family = families.get(name) or families[name.rpartition("_")[0]]
+        text = self.registry.render().decode()
+        samples = [sample for metric in text_string_to_metric_families(text) for sample in metric.samples]
         return {
-            tuple(sample.labels.values()): sample.value
-            for metric in self.registry.collect()
-            for sample in metric.samples
+            tuple(sample.labels[label] for label in (*family.label_names, "le") if label in sample.labels): sample.value
+            for sample in samples
             if sample.name == name
         }
 
