@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -17,12 +18,15 @@ import aiohttp
 import pytest
 
 import bayplan
+from bayplan.api.codec import from_tree
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1, rbac_v1, scheduling_v1
 from bayplan.client import Client
 from bayplan.client.credentials import Credentials
 from bayplan.client.http import HttpTransport
+from bayplan.client.kubeconfig import load
 from bayplan.client.reviews import AccessReviews
+from bayplan.cluster.answer_process import MANY
 from bayplan.cluster.asking import AskError, ask_scheduler
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.settings import ClusterSettings
@@ -290,11 +294,88 @@ def test_the_command_asks_a_cluster_as_users_start_it(tmp_path: Path, processes:
         assert (asked.answer["placed"], asked.refused) == (2, {})
         assert run("-f", str(tmp_path / "absent.yaml")).returncode == 2
         assert run("-f", str(manifest), "--scheduler", "nowhere").returncode == 2
+        if processes == "2":
+            asyncio.run(_gets_a_process_of_its_own(kubeconfig, up.pid))
     finally:
         up.send_signal(signal.SIGINT)
         up.wait(20)
         assert up.stdout is not None
         up.stdout.close()
+
+
+async def _gets_a_process_of_its_own(kubeconfig: Path, main: int) -> None:
+    """Ask a lot, and see that another process comes that answers likewise; and that nothing is lost if it goes."""
+
+    def workers() -> set[int]:
+        servers = Path(f"/proc/{main}/task/{main}/children").read_text().split()
+        return {
+            int(one) for server in servers for one in Path(f"/proc/{server}/task/{server}/children").read_text().split()
+        }
+
+    def cpu(process: int) -> int:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11])
+
+    client = Client(HttpTransport(load(kubeconfig)))
+    body = json.dumps(deployment(50)).encode()
+
+    async def answers() -> set[bytes]:
+        return set(await asyncio.gather(*(client.raw("POST", "/bayplan/what-if", {}, body) for _ in range(2 * MANY))))
+
+    def counts(found: set[bytes]) -> set[tuple[int, int]]:
+        return {(one["placed"], one["pending"]) for one in map(json.loads, found)}
+
+    (scheduler,) = workers()
+    assert counts(await answers()) == {(8, 42)}
+    await until(lambda: len(workers()) == 2)
+    (other,) = workers() - {scheduler}
+
+    async def answers_there() -> bool:
+        before = cpu(other), cpu(scheduler)
+        assert counts(await answers()) == {(8, 42)}
+        return cpu(other) - before[0] > cpu(scheduler) - before[1]
+
+    await eventually(answers_there, within=30)
+    os.kill(other, signal.SIGKILL)
+    assert counts(await answers()) == {(8, 42)}
+    await until(lambda: workers() == {scheduler})
+    await client.close()
+
+
+def test_a_scheduler_that_only_answers_places_and_writes_nothing() -> None:
+    async def run() -> None:
+        async with running(ClusterSettings(run_scheduler=False, nodes=SimulatorSettings(nodes=1))) as cluster:
+            await has_account(cluster)
+            client = cluster.client()
+            await client.create(
+                from_tree(core_v1.Pod, pod("waits") | {"metadata": {"name": "waits", "namespace": "default"}})
+            )
+            service = SchedulerService(
+                client, clock=SystemClock(), randomness=SystemRandomness(), metrics=Registry(), schedules=False
+            )
+            task = asyncio.create_task(service.run())
+            question = json.dumps(pod("new")).encode()
+
+            async def is_answered() -> bool:
+                _, answer = await _respond(service, question, "default", False)
+                return bool(json.loads(answer).get("placed") == 1)
+
+            try:
+                await eventually(is_answered, within=30)
+                before = cluster.api.context.objects.revision
+                started = asyncio.get_running_loop().time()
+                await asyncio.gather(*(is_answered() for _ in range(100)))
+                assert asyncio.get_running_loop().time() - started < 1.0, "a pod that waits holds up no question"
+                waits = await client.get(core_v1.Pod, "waits", "default")
+                assert (waits.spec.node_name, waits.status.conditions) == ("", ())
+                assert not [
+                    one for one in (await client.list(core_v1.Event)).items if one.involved_object.name == "waits"
+                ]
+                assert cluster.api.context.objects.revision - before < 50, "leases and the like"
+            finally:
+                task.cancel()
+                await asyncio.wait([task])
+
+    asyncio.run(run())
 
 
 def test_transport_of_another_server_is_closed() -> None:

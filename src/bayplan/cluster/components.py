@@ -28,6 +28,8 @@ CONTROLLERS: Final = "controllers"
 SCHEDULER: Final = "scheduler"
 NODES: Final = "nodes"
 DESCHEDULER: Final = "descheduler"
+ANSWERS: Final = "scheduler-answers"
+"""A scheduler that only answers questions; it is started where and when these are many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,7 @@ class Components:
         self._makers: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             CONTROLLERS: self._controllers,
             SCHEDULER: self._scheduler,
+            ANSWERS: partial(self._scheduler, schedules=False),
             NODES: self._nodes,
         }
         if settings.descheduler_policy is not None:
@@ -113,7 +116,7 @@ class Components:
     @property
     def names(self) -> tuple[str, ...]:
         """All that can be started, in the order in which they should be."""
-        return tuple(self._makers)
+        return tuple(name for name in self._makers if name != ANSWERS)
 
     def is_running(self, name: str) -> bool:
         """Whether a component was started and has not ended."""
@@ -164,7 +167,7 @@ class Components:
         sandbox = sandbox_maker(str(config) if config is not None else None)
         return partial(ClusterAutoscalerController, provider=provider, sandbox=sandbox, kinds=SANDBOX_KINDS)
 
-    def _scheduler(self) -> Coroutine[Any, Any, None]:
+    def _scheduler(self, *, schedules: bool = True) -> Coroutine[Any, Any, None]:
         from bayplan.scheduler.plugin_files import PluginFiles
         from bayplan.scheduler.service import SchedulerService
 
@@ -177,6 +180,7 @@ class Components:
             config=self._settings.scheduler_config,
             feature_gates=self._settings.api.feature_gates,
             plugins=PluginFiles(files, follows=self._settings.are_plugins_followed) if files else None,
+            schedules=schedules,
         )
         return service.run()
 

@@ -27,9 +27,10 @@ from typing import Any, Final
 
 from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.piped import PipedRequests
+from bayplan.cluster.answer_process import AnswerProcess
 from bayplan.cluster.child_process import ChildProcess
 from bayplan.cluster.component_process import load_modules, work
-from bayplan.cluster.components import SigningCredentials
+from bayplan.cluster.components import ANSWERS, SigningCredentials
 from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.executed_fork_server import start_fork_server
 from bayplan.cluster.fork_server import ForkServer, ForkServerLost
@@ -74,7 +75,10 @@ class WorkerProcess:
         self._first: socket.socket | None = server.fork()
         """The end of the first process's socket pair, until that is used."""
         self._process: _ComponentProcess | None = None
+        self._answers: AnswerProcess | None = None
         self._watching: asyncio.Task[None] | None = None
+        self._forking = asyncio.Lock()
+        """Held while a process is asked for, whose pid comes after its socket."""
         self._down = "the component process has not started yet"
         """Why there is no process; "" if there is one."""
 
@@ -93,16 +97,26 @@ class WorkerProcess:
         except (PipeError, ForkServerLost, TimeoutError, OSError) as error:
             raise ClusterError(f"the component process cannot be started: {error}") from error
         self._down = ""
+        self._answers = AnswerProcess(self._launch_answers, self._clock)
         self._watching = asyncio.create_task(self._watch_over(process), name="component process")
 
     async def _launch(self) -> _ComponentProcess:
+        """A new process for the components; see `_launched`."""
+        return await self._launched("the component process", self._names)
+
+    async def _launch_answers(self) -> _ComponentProcess:
+        """A new process for questions to the scheduler; see `_launched`."""
+        return await self._launched("the process for questions", (ANSWERS,))
+
+    async def _launched(self, name: str, components: Sequence[str]) -> _ComponentProcess:
         """A new process whose components have started. Raises ClusterError if their settings are wrong, else PipeError, ForkServerLost, TimeoutError, OSError."""
-        end, self._first = self._first or self._server.fork(), None
-        process = _ComponentProcess(self._server, await self._server.started(), self._clock)
+        async with self._forking:
+            end, self._first = self._first or self._server.fork(), None
+            process = _ComponentProcess(name, self._server, await self._server.started(), self._clock)
         try:
             async with asyncio.timeout(_START_SECONDS):
                 await process.connect(end, self._endpoint, self._credentials.token_signer)
-                await process.start(self._names, self._credentials)
+                await process.start(components, self._credentials)
         except BaseException:
             await process.kill()
             raise
@@ -165,6 +179,9 @@ class WorkerProcess:
 
     async def what_if(self, body: bytes, namespace: str, explain: bool) -> tuple[int, bytes]:
         """The scheduler's response to a question (see `what_if.respond`)."""
+        found = await self._answers.ask(body, namespace, explain) if self._answers is not None else None
+        if found is not None:
+            return found
         if self._process is None or self._process.silence():
             return NO_SCHEDULER
         return await self._process.what_if(body, namespace, explain)
@@ -173,6 +190,8 @@ class WorkerProcess:
         """End the components."""
         if self._watching is None:
             return
+        if self._answers is not None:
+            await self._answers.close()
         self._watching.cancel()
         await asyncio.wait([self._watching])
         process, self._process, self._watching = self._process, None, None
@@ -192,8 +211,8 @@ class WorkerProcess:
 class _ComponentProcess(ChildProcess):
     """One component process and the pipe to it."""
 
-    def __init__(self, server: ForkServer, pid: int, clock: Clock) -> None:
-        super().__init__("the component process", server, pid, clock)
+    def __init__(self, name: str, server: ForkServer, pid: int, clock: Clock) -> None:
+        super().__init__(name, server, pid, clock)
         self.failures: Mapping[str, str] = {}
         """Why components do not run, by name."""
         self._requests: PipedRequests | None = None

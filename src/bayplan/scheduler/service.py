@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import KindTable
@@ -64,6 +64,10 @@ _MAKING_ROOM = 256
 """Pods whose victims are evicted at the same time. More would be no faster: what waits for the server is cold when its turn comes."""
 
 
+def _leave(obj: Any, problem: str) -> None:
+    """Another scheduler tells the users of an object what is wrong with it."""
+
+
 class SchedulerService:
     """One scheduler against one API server."""
 
@@ -78,12 +82,15 @@ class SchedulerService:
         feature_gates: Collection[str] = (),
         transport: ExtenderTransport | None = None,
         plugins: PluginFiles | None = None,
+        schedules: bool = True,
     ) -> None:
         """`feature_gates` are those that are on. `transport` carries calls to extenders; by default they are made over HTTP. `plugins`: those of files,
-        which are looked at before each decision if they are followed. Raises SettingsError."""
+        which are looked at before each decision if they are followed. `schedules`: without it the cluster is followed and questions about it are
+        answered, but no pod is placed and nothing is written. Raises SettingsError."""
         self.client = client
         self.clock = clock
         self.randomness = randomness
+        self._schedules = schedules
         self._plugins = PluginReload(plugins, config, feature_gates) if plugins is not None else None
         self._reload = self._plugins if plugins is not None and plugins.follows else None
         """What looks at the files; None if nothing does."""
@@ -120,13 +127,12 @@ class SchedulerService:
             failed_to_bind=self._binding_failed,
         )
         self._attempts = AttemptLog(clock)
-        self.questions = PlacementQuestions(self.core, self._extenders, clock, metrics)
+        self.questions = PlacementQuestions(self.core, self._extenders, clock, metrics, schedules=schedules)
         self._absent: set[str] = set()
         """Kinds that the server does not have, or does not let us read."""
-        self._custom_groups = CustomGroupFollower(
-            self.core, clock, randomness, self._deliver, self.reporter.misunderstood
-        )
-        self._newer_groups = NewerGroups(self.core, clock, self._deliver, self.reporter.misunderstood)
+        refuse = self.reporter.misunderstood if schedules else _leave
+        self._custom_groups = CustomGroupFollower(self.core, clock, randomness, self._deliver, refuse)
+        self._newer_groups = NewerGroups(self.core, clock, self._deliver, refuse)
         self._making_room = asyncio.Semaphore(_MAKING_ROOM)
         self._work = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -142,7 +148,7 @@ class SchedulerService:
         return self._attempts.state(self.core.queue)
 
     async def run(self) -> None:
-        """Schedule until cancelled."""
+        """Schedule, or only answer questions, until cancelled."""
         async with Supervisor("scheduler", clock=self.clock) as tasks:
             try:
                 # What constrains placement first, pods last: a pod must not be tried before its nodes are known.
@@ -154,6 +160,8 @@ class SchedulerService:
                 self.informers.start()
                 await self.informers.wait_for_sync()
                 self.questions.knows_the_cluster = True
+                if not self._schedules:
+                    await self._only_answer()
                 for name, recorder in self.recorders.items():
                     tasks.spawn(f"events {name}", recorder.run())
                 await self._schedule()
@@ -248,7 +256,16 @@ class SchedulerService:
             return
         await self._custom_groups.find(self.client, self.informers)
         tasks.spawn("search for custom pod groups", self._custom_groups.search(self.client, self.informers))
-        tasks.spawn("status of custom pod groups", self._custom_groups.run(self.client))
+        if self._schedules:
+            tasks.spawn("status of custom pod groups", self._custom_groups.run(self.client))
+
+    async def _only_answer(self) -> NoReturn:
+        """Leave the time to informers and questions. What pods would be told is forgotten."""
+        while True:
+            if self._reload is not None:
+                self._reload.look(self.core)
+            self.core.held_back.take()
+            await self.clock.sleep(LOOK_SECONDS)
 
     async def _schedule(self) -> None:
         turn = 0

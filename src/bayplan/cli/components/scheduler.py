@@ -24,10 +24,20 @@ if TYPE_CHECKING:
     "--config", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="KubeSchedulerConfiguration."
 )
 @click.option("--feature-gates", default="", help="Feature gates A=true,B=false; those of pod groups have an effect.")
+@click.option(
+    "--answers-only",
+    is_flag=True,
+    help="Place no pods and take no lock: follow the cluster, and answer questions (`bayplan what-if --scheduler`).",
+)
 @plugin_option(", taken anew whenever it changes; for development")
 @component.component_options(10259)
 def command(
-    config: Path | None, feature_gates: str, plugin_files: tuple[Path, ...], kubeconfig: Path | None, **options: Any
+    config: Path | None,
+    feature_gates: str,
+    answers_only: bool,
+    plugin_files: tuple[Path, ...],
+    kubeconfig: Path | None,
+    **options: Any,
 ) -> None:
     """Run the scheduler against any cluster, Bayplan's or a real one.
 
@@ -39,6 +49,8 @@ def command(
     configured = settings.client_connection.get("kubeconfig")
     if kubeconfig is None and configured:
         kubeconfig = Path(configured)
+    if answers_only:
+        options["leader_elect"] = False
 
     def make(client: Any, clock: Any, randomness: Any, metrics: Any) -> Any:
         from bayplan.scheduler.service import SchedulerService
@@ -51,6 +63,7 @@ def command(
             config=config,
             feature_gates=gates,
             plugins=plugins,
+            schedules=not answers_only,
         )
 
     def pages(scheduler: Any, client: Any, clock: Any) -> Mapping[str, Any]:

@@ -29,15 +29,17 @@ from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.tentative import TentativePlacements
 
 
-def answer(core: SchedulerCore, question: Question, *, explain: bool = False) -> Questions[Answer]:
+def answer(core: SchedulerCore, question: Question, *, explain: bool = False, keeps: bool = False) -> Questions[Answer]:
     """What the scheduler would do with the pods of a question. explain: say it node by node. Raises QuestionError.
+
+    keeps: what is evaluated for the question is kept as long as what is evaluated for pods, instead of being the first to go.
 
     Extenders are asked as for other pods. Until the answer is there, the core must hear of nothing and schedule nothing.
     """
     asking = _Asking(core, explain)
     with ExitStack() as meanwhile:
         meanwhile.enter_context(_supposed(core, question))
-        for cycle in core.cycles.values():
+        for cycle in () if keeps else core.cycles.values():
             meanwhile.enter_context(cycle.asked())
         return (yield from asking.run(question.pods))
 

@@ -39,8 +39,18 @@ class _Waiting:
 class PlacementQuestions:
     """Answers questions about pods that are not there, from what one scheduler knows."""
 
-    def __init__(self, core: SchedulerCore, extenders: ExtenderCalls, clock: Clock, metrics: Registry) -> None:
+    def __init__(
+        self,
+        core: SchedulerCore,
+        extenders: ExtenderCalls,
+        clock: Clock,
+        metrics: Registry,
+        *,
+        schedules: bool = True,
+    ) -> None:
+        """schedules: whether the core also places pods, which then get most of the time and of the memory for evaluations."""
         self._core = core
+        self._schedules = schedules
         self._extenders = extenders
         self._clock = clock
         self._turn = asyncio.Lock()
@@ -93,7 +103,7 @@ class PlacementQuestions:
     def _answered(self, body: bytes, namespace: str, explain: bool) -> dict[str, Any]:
         started = self._clock.monotonic()
         question = self._read(body, namespace)
-        found = unasked(answer(self._core, question, explain=explain)).to_dict()
+        found = unasked(answer(self._core, question, explain=explain, keeps=not self._schedules)).to_dict()
         self._account(started)
         return found
 
@@ -103,7 +113,7 @@ class PlacementQuestions:
                 await self._clock.sleep(min(rest, _LOOK_AGAIN))
             started = self._clock.monotonic()
             question = self._read(body, namespace)
-            found = await self._extenders.run(answer(self._core, question, explain=explain))
+            found = await self._extenders.run(answer(self._core, question, explain=explain, keeps=not self._schedules))
             self._account(started)
         return found.to_dict()
 
@@ -129,5 +139,5 @@ class PlacementQuestions:
 
     @property
     def _has_work(self) -> bool:
-        """Whether pods wait to be scheduled."""
-        return self.knows_the_cluster and self._core.queue.sizes()["active"] > 0
+        """Whether pods wait to be scheduled here."""
+        return self._schedules and self.knows_the_cluster and self._core.queue.sizes()["active"] > 0
