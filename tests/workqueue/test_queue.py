@@ -227,6 +227,24 @@ async def test_draining_waits_for_every_accepted_key(queue: WorkQueue[str], cloc
     await asyncio.gather(*workers)
 
 
+@pytest.mark.parametrize("taken", [1, 2])
+def test_draining_ends_with_the_last_key_whether_it_waits_or_is_being_processed(taken: int) -> None:
+    async def run() -> None:
+        queue: WorkQueue[str] = WorkQueue("test", clock=ManualClock())
+        queue.add("a")
+        queue.add("b")
+        keys = [await queue.get() for _ in range(taken)]
+        draining = asyncio.ensure_future(queue.shut_down_with_drain())
+        await asyncio.sleep(0)
+        queue.done(keys[0])
+        await asyncio.sleep(0)
+        assert not draining.done()
+        queue.done(keys[1] if taken == 2 else await queue.get())
+        await draining
+
+    asyncio.run(asyncio.wait_for(run(), 10))
+
+
 @with_queue
 async def test_draining_an_idle_queue_returns_at_once(queue: WorkQueue[str], clock: ManualClock) -> None:
     await queue.shut_down_with_drain()

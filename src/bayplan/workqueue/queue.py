@@ -136,7 +136,7 @@ class WorkQueue(Generic[K]):
             try:
                 await getter
             except asyncio.CancelledError:
-                if getter.done() and not getter.cancelled() and self._queued:
+                if not getter.cancelled() and self._queued:
                     self._wake_getter()  # the key that this getter was woken for is another one's now
                 raise
         heap = self._heap
@@ -243,7 +243,8 @@ class WorkQueue(Generic[K]):
             await drained
 
     def _check_drained(self) -> None:
-        if self._shutting_down and not self._queued and not self._processing:
+        """Tell who waits for the end of a queue that shuts down, if this is it."""
+        if not self._queued and not self._processing:
             drained, self._drained = self._drained, []
             for waiter in drained:
                 if not waiter.done():
