@@ -17,6 +17,7 @@ from bayplan.scheduler.configuration.settings import load
 from bayplan.scheduler.core import Outcome, SchedulerCore
 from bayplan.scheduler.framework.placements import DomainSums, Placements
 from bayplan.scheduler.library import Planner, typed
+from bayplan.scheduler.placement_capacity import PlacementCapacity
 from bayplan.scheduler.placement_steps import decision_within
 from bayplan.scheduler.plugins.topology_placement_generator import TopologyPlacementGenerator
 from tests.scheduler.objects import Tree, apart, node, pod
@@ -333,3 +334,25 @@ def test_names_of_joint_levels_and_their_order() -> None:
     assert sorted(levels[0].names) == ["z0/r0", "z0/r1", "z1/r0", "z1/r1"]
     assert np.argsort(levels[0].ranks).tolist() == sorted(range(4), key=levels[0].names.__getitem__)
     assert levels[1].label == ZONE
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_sets_hold_is_the_same_for_shapes_that_share_sums(seed: int) -> None:
+    chance = random.Random(seed)
+    nodes = [node(f"n{index}", labels={RACK: f"r{index % 3}"}, cpu=f"{chance.randint(1, 4)}") for index in range(9)]
+    planner = Planner(nodes)
+    cycle = planner.cycle_for(planner.pod(pod("any")))
+    column = planner.snapshot.label_column(RACK)
+    placements = Placements(RACK, tuple(column.values), column.ids.copy())
+    for number in range(25):
+        fields: dict[str, Any] = {"cpu": chance.choice(("500m", "1")), "labels": {"app": f"a{number % 4}"}}
+        if chance.random() < 0.3:
+            fields["ports"] = (80,)
+        if chance.random() < 0.3:
+            fields["nodeSelector"] = {RACK: "r1"}
+        asked = pod(f"p{number}", **fields)
+        shape = planner.pod(asked).shape
+        alone = PlacementCapacity(cycle).of(shape, placements)
+        assert cycle.placement_capacity.of(shape, placements).tolist() == alone.tolist()
+        if chance.random() < 0.4:
+            planner.schedule(asked)

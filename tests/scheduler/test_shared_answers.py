@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from bayplan.scheduler import Planner
-from bayplan.scheduler.evaluation import Evaluation
+from bayplan.scheduler.evaluation import _OFTEN, Evaluation
 from bayplan.scheduler.framework import resource_columns, two_resource_scores
 from bayplan.scheduler.framework.extension_points import ScorePlugin
 from bayplan.scheduler.framework.state import CycleState
 from bayplan.scheduler.snapshot.counters import PodCounts
 from tests.scheduler.kernels.loaded import use
-from tests.scheduler.objects import affinity_term, node, pod, taint
+from tests.scheduler.objects import affinity_term, node, pod, spread, taint
 
 NODES = 24
 TOLERATIONS: tuple[list[dict[str, str]], ...] = (
@@ -173,3 +173,53 @@ def test_fewer_answers_are_shared_in_large_clusters(number_of_nodes: int) -> Non
     kept = answers._room()
     assert 1 <= kept <= answers.LIMIT
     assert kept == 1 or kept * 24 * number_of_nodes <= answers.BYTES
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_few_nodes_scored_alone_get_what_they_get_among_all(seed: int) -> None:
+    chance = random.Random(seed)
+    planner = Planner(a_cluster(chance))
+    scored = 0
+    for number in range(30):
+        one = a_pod(chance, f"p{number}")
+        kind = chance.randrange(4)
+        if kind == 1:
+            one["spec"]["topologySpreadConstraints"] = [spread("zone", {}, when="ScheduleAnyway")]
+        elif kind == 2:
+            term = {"weight": 7, "podAffinityTerm": affinity_term("rack", {"app": f"p{number // 2}"})}
+            one["spec"]["affinity"] = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}}
+        info = planner.pod(one)
+        cycle = planner.cycle_for(info)
+        alone = Evaluation(cycle.profile, info.shape)
+        alone.refresh()
+        candidates = np.flatnonzero(alone.codes == 0)
+        rows = candidates[[chance.random() < 0.4 for _ in candidates]] if alone.rejection is None else candidates[:0]
+        if len(rows):
+            codes = np.full_like(alone.codes, -1)
+            codes[rows] = 0
+            every = Evaluation(cycle.profile, info.shape)
+            every.refresh()
+            every.score(cycle.order())
+            expected = every.totals.among(every.state, codes, scored=False)[1]
+            few = alone.totals.of_few(alone.state, codes, rows)
+            assert few is not None
+            assert few.tolist() == expected.tolist()
+            assert not alone.totals.is_known
+            scored += 1
+        planner.schedule(one)
+    assert scored > 15
+
+
+def test_scores_of_all_nodes_are_worked_out_once_few_of_them_were_wanted_often() -> None:
+    planner = Planner([node(name, cpu="4") for name in "abc"])
+    planner.schedule(pod("first", cpu="1"))
+    info = planner.pod(pod("p", cpu="2"))
+    cycle = planner.cycle_for(info)
+    evaluation = cycle.evaluation(info.shape)
+    codes = np.array([0, -1, 0], dtype=np.int32)
+    for _ in range(_OFTEN):
+        evaluation.score_feasible(codes, cycle.order(), scored=False)
+        assert not evaluation.totals.is_known
+    found = evaluation.score_feasible(codes, cycle.order(), scored=False)[1]
+    assert evaluation.totals.is_known
+    assert found.tolist() == evaluation.totals.among(evaluation.state, codes, scored=False)[1].tolist()

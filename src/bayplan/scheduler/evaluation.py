@@ -38,6 +38,9 @@ from bayplan.support.metrics import Counter
 
 _FEW: Final = 8
 """Up to so many rows it costs least to look at them one by one."""
+_FEW_FEASIBLE: Final = 256
+_OFTEN: Final = 8
+"""Up to so many rows are scored by themselves, so often for one shape: then the scores of all rows are worked out, and kept."""
 NOT_ASKED: Final = -2
 """In the answers of a sparse plugin: an earlier plugin refuses the row, so this one was not asked."""
 
@@ -106,6 +109,8 @@ class Evaluation:
         self._touched_at_once: IntRows | None = None
         """More such rows, if there are many."""
         self._many_touched = False
+        self._scored_few = 0
+        """How often few rows were scored alone, since all were judged."""
         self._structure = -1
         self._term_epoch = -1
         """The snapshot's, at the last look."""
@@ -234,6 +239,7 @@ class Evaluation:
         self._touched_at_once = None
         self._behind.clear()
         self._many_touched = False
+        self._scored_few = 0
         self._amounts = None
         self._filterings, self._telling, self._cross_node_filters = [], [], []
         self.feasible_count = 0
@@ -540,5 +546,11 @@ class Evaluation:
 
     def score_feasible(self, codes: Codes, order: NameOrder, *, scored: bool) -> tuple[list[RowScore], Ints]:
         """Scores (if `scored`) and totals if exactly the rows with code 0 were feasible. Raises PluginError."""
+        if not scored and not self.totals.is_known and self._scored_few < _OFTEN:
+            rows = np.flatnonzero(codes == 0)
+            totals = self.totals.of_few(self.state, codes, rows) if len(rows) <= _FEW_FEASIBLE else None
+            if totals is not None:
+                self._scored_few += 1
+                return [], totals
         self.score(order)
         return self.totals.among(self.state, codes, scored=scored)

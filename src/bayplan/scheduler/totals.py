@@ -119,6 +119,38 @@ class Totals:
             return [], totals
         return self._in_order([*self._row_scores(state), *_said(cross_node)]), totals
 
+    def of_few(self, state: CycleState, codes: Codes, rows: IntRows) -> Ints | None:
+        """Totals if exactly these rows were feasible, as `among` has them, by asking about these alone.
+
+        None if it is not known yet what pods have in common of which the plugins read the same. codes: 0 on `rows` only. Raises PluginError.
+        """
+        shape, profile = self.shape, self.profile
+        known = profile.shared_answers.scores(profile.shared_answers.score_parts(shape))
+        if known is None:
+            return None
+        separate = state.for_scores()
+        for preparing in profile.only_pre_score:
+            pre_score(preparing, separate, shape, rows, profile)
+        few = known.total.take(rows).astype(np.int64)
+        cross_node: list[tuple[ScorePlugin, Ints | None]] = list(known.raw)
+        for plugin in known.others:
+            if plugin.score_scope is Scope.CLUSTER:
+                cross_node.append((plugin, None))
+            elif pre_score(plugin, separate, shape, rows, profile) is None:
+                with timed_plugin(profile.meter, plugin.name, "Score"):
+                    scores = plugin.score(separate, shape, rows)
+                profile.evaluations[plugin.name, "Score"].value += len(rows)
+                if plugin.normalizes:
+                    scores = plugin.normalize(separate, shape, rows, scores)
+                few += profile.weighed(scores, profile.weights[plugin.name])
+        for plugin, raw in cross_node:
+            item = cross_node_scores(plugin, profile.weights[plugin.name], raw, profile)
+            item.start(separate, shape, codes, rows)
+            few += item.final.take(rows)
+        totals: Ints = np.full(len(codes), NO_NODE, dtype=np.int64)
+        totals[rows] = few
+        return totals
+
     def _row_scores(self, state: CycleState) -> list[RowScore]:
         """The scores that depend on one row each."""
         rows = self.profile.snapshot.all_rows

@@ -117,6 +117,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         """By the columns of the requested resources and the bit set."""
         self._tables: dict[tuple[int, ...], Codes] = {}
         """By these columns, the verdicts of all bit sets, as far as they have come up."""
+        self._judged: tuple[Vector, frozenset[int], int, int, int] | None = None
+        self._verdicts_on_all: Codes = np.zeros(0, dtype=np.int32)
+        """The latest verdicts on all rows, and what they were about: pods of a gang often differ in labels only."""
         self._fullness = PlacementFullness(self.snapshot, self.args)
 
     # Filter
@@ -148,12 +151,16 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         vector: Vector = state.data[self.name]
         if snapshot.fits_everywhere(vector):
             return np.zeros(snapshot.select(rows), dtype=np.int32)
-        codes = self._by_loop(state, vector) if isinstance(rows, slice) and KERNELS.loops is not None else None
-        if codes is None:
-            codes = self._by_columns(state, vector, rows)
-        if isinstance(rows, slice) and not np.count_nonzero(codes):
-            snapshot.look_for_room()
-        return codes
+        if not isinstance(rows, slice):
+            return self._by_columns(state, vector, rows)
+        judged = (vector, self.devices(state), snapshot.position, snapshot.supposed, snapshot.structure)
+        if judged != self._judged:
+            codes = self._by_loop(state, vector) if KERNELS.loops is not None else None
+            self._verdicts_on_all = codes if codes is not None else self._by_columns(state, vector, rows)
+            self._judged = judged
+            if not np.count_nonzero(self._verdicts_on_all):
+                snapshot.look_for_room()
+        return self._verdicts_on_all.copy()
 
     def _by_loop(self, state: CycleState, vector: Vector) -> Codes | None:
         """The verdicts on all rows by a compiled loop; None if one has not come up before, or the pod requests too many resources."""

@@ -96,6 +96,8 @@ class Snapshot(NodeColumns):
         self._log_start = 0
         self._changed_at: Ints = np.full(capacity, -1, dtype=np.int64)
         """Per row, the position in the log of its last change."""
+        self.supposed = 0
+        """Goes up whenever pods are supposed on nodes, or no more, which leaves no trace in the log."""
 
     # Reading
 
@@ -392,6 +394,7 @@ class Snapshot(NodeColumns):
 
     def count_what_if(self, info: PodInfo, row: int, delta: int) -> None:
         """Count a pod in or out for a while, within `what_if`; undone by the opposite `delta`."""
+        self.supposed += 1
         if delta > 0:
             self.pods_on[row][info.key] = info
         else:
@@ -419,6 +422,7 @@ class Snapshot(NodeColumns):
             self._take(info, rows, -counts)
 
     def _take(self, info: PodInfo, rows: Ints, counts: Ints) -> None:
+        self.supposed += 1
         for column, amount in info.requests:
             self.requested[column, rows] += amount * counts
             self.free[column, rows] -= amount * counts
