@@ -104,6 +104,46 @@ def test_a_ratio_of_ones_own() -> None:
     assert getattr(profile.plugins["LeastRequestedPriority"], "args").strategy == "RequestedToCapacityRatio"  # noqa: B009
 
 
+def test_a_ratio_without_a_shape_prefers_nodes_with_much_left() -> None:
+    priorities = [{"name": "RequestedToCapacityRatioPriority", "weight": 1}]
+    nodes = [node("a", cpu="4", memory="8Gi"), node("b", cpu="2", memory="4Gi")]
+    planner = Planner({"nodes": nodes}, policy(predicates=[], priorities=priorities))
+    # A quarter of cpu and of memory would be used of a, half of b.
+    assert scored(planner, pod("p", cpu="1", memory="2Gi"), "LeastRequestedPriority") == {"a": 75, "b": 50}
+
+
+def limited(*limits: Tree, init: Tree | None = None) -> Tree:
+    tree = pod("p")
+    containers = [
+        {"name": f"c{number}", "image": "i", "resources": {"limits": one}} for number, one in enumerate(limits)
+    ]
+    tree["spec"]["containers"] = containers
+    if init is not None:
+        tree["spec"]["initContainers"] = [{"name": "init", "image": "i", "resources": {"limits": init}}]
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("asked", "best"),
+    [
+        (limited({"cpu": "4"}), ["a"]),
+        (limited({"cpu": "2"}), ["a", "b"]),
+        (limited({"cpu": "2"}, {"cpu": "2001m"}), []),
+        (limited({"cpu": "2"}, {"cpu": "1"}), ["a"]),
+        (limited({"cpu": "9", "memory": "4Gi"}), ["b"]),
+        (limited({"memory": "4Gi"}, init={"memory": "5Gi"}), []),
+        (limited({"cpu": "1"}, init={"cpu": "3"}), ["a"]),
+        (limited({"cpu": "5"}), []),
+        (limited({}), []),
+    ],
+)
+def test_nodes_that_have_what_the_limits_say_get_a_point(asked: Tree, best: list[str]) -> None:
+    priorities = [{"name": "ResourceLimitsPriority", "weight": 1}]
+    nodes = [node("a", cpu="4", memory="1Gi"), node("b", cpu="2", memory="4Gi")]
+    planner = Planner({"nodes": nodes}, policy(predicates=[], priorities=priorities))
+    assert scored(planner, asked, "ResourceLimitsPriority") == {name: int(name in best) for name in "ab"}
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

@@ -87,6 +87,7 @@ FOR_OLDER_NAMES: Final = (
     Entry("NodePreferAvoidPods", "node_prefer_avoid_pods"),
     Entry("ServiceAffinity", "service_affinity", 0, arguments.ServiceAffinityArgs),
     Entry("BalancedResourceAllocation", "balanced_resource_allocation"),
+    Entry("ResourceLimitsPriority", "resource_limits"),
     Entry("SelectorSpreadPriority", "selector_spread"),
     Entry("ServiceSpreadingPriority", "selector_spread"),
 )

@@ -94,6 +94,7 @@ PRIORITIES: Final[dict[str, OlderName]] = {
     "TaintTolerationPriority": OlderName("TaintToleration", SCORE),
     "ImageLocalityPriority": OlderName("ImageLocality", SCORE),
     "EqualPriority": OlderName("EqualPriority", SCORE),
+    "ResourceLimitsPriority": OlderName("ResourceLimitsPriority", SCORE),
 }
 
 DEFAULT_PRIORITIES: Final = {

@@ -39,6 +39,8 @@ from bayplan.scheduler.framework.arguments import (
 ALWAYS: Final = ("SchedulingGates", "PrioritySort", "DynamicResources", "DefaultPreemption", "DefaultBinder")
 """Plugins that no Policy names and every profile needs."""
 RATIO: Final = "RequestedToCapacityRatioPriority"
+_DEFAULT_SHAPE: Final = [{"utilization": 0, "score": 10}, {"utilization": 100, "score": 0}]
+"""Of `RATIO` without an argument, in Kubernetes 1.16 and before."""
 RATIO_ARGUMENTS: Final = "requestedToCapacityRatioArguments"
 ARGUMENTS: Final = {"labelPreference": "NodeLabel", "serviceAntiAffinity": "ServiceAffinity"}
 """Arguments of priorities with names of their own -> the plugin that does all of them together, with the sum of their weights."""
@@ -176,6 +178,9 @@ def _priorities(tree: Tree, errors: list[FieldError]) -> tuple[dict[str, int], d
             raise SettingsError(
                 f"{where}.argument", f"one of {', '.join(sorted((*ARGUMENTS, RATIO_ARGUMENTS)))} is expected"
             )
+        elif name == RATIO:
+            configured["LeastRequestedPriority"] = _ratio({"shape": _DEFAULT_SHAPE}, f"{where}.argument")
+            name = "LeastRequestedPriority"
         elif name not in PRIORITIES:
             errors.append(invalid(f"{where}.name", name, f"Priority type not found for {name}{near(name, PRIORITIES)}"))
             continue
