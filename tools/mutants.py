@@ -50,7 +50,10 @@ PACKAGES: Final = {
     "workqueue": Package("src/bayplan/workqueue", ("tests/workqueue",)),
     "rules": Package("src/bayplan/api/validation", ("tests/api",)),
     "strategies": Package("src/bayplan/api/strategies", ("tests/api",)),
-    "plugins": Package("src/bayplan/scheduler/plugins", ("tests/scheduler/plugins", "tests/scheduler/test_golden.py")),
+    "plugins": Package(
+        "src/bayplan/scheduler/plugins",
+        tuple(f"tests/scheduler/{one}" for one in ("plugins", "test_golden.py", "test_gangs.py", "test_placements.py")),
+    ),
     "store": Package("src/bayplan/store", ("tests/store",)),
 }
 

@@ -240,6 +240,22 @@ def test_preferred_levels_are_tried_from_the_narrowest_on() -> None:
     assert story((2, 2, 1, 1), 7) == set()
 
 
+@pytest.mark.parametrize(("running", "rack"), [(("r1-0",), {"r1"}), (("r1-0", "r2-0"), {"r0"})])
+def test_a_preferred_level_that_holds_the_running_pods_is_kept_to(running: tuple[str, ...], rack: set[str]) -> None:
+    setup = TopologySetup()
+    setup.racks(r0=3, r1=3, r2=2)
+    setup.see("Node", node("r0-full", cpu="1", labels={RACK: "r0"}))
+    setup.see("Pod", pod("elsewhere", cpu="1", on="r0-full"))  # so that r0 is the fullest, and the best by that
+    setup.see("PodGroup", within("g", 3, preferred=RACK))
+    for index, place in enumerate(running):
+        setup.see("Pod", member(f"there{index}", "g", cpu="700m", on=place))
+    for index in range(3 - len(running)):
+        setup.see("Pod", member(f"g{index}", "g", cpu="700m"))
+    found = outcomes(setup)
+    assert len(places(found)) == 3 - len(running)
+    assert racks_of(found) == rack
+
+
 def test_a_preferred_level_stays_within_the_required_one() -> None:
     setup = TopologySetup()
     for name, rack, zone in (("a-0", "x", "z1"), ("b-0", "x", "z2"), ("c-0", "y", "z2"), ("d-0", "w", "z2")):

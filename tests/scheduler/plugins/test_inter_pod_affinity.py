@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bayplan.scheduler import evaluate
-from tests.scheduler.objects import Tree, node, pod
+from bayplan.scheduler import Planner, evaluate
+from tests.scheduler.objects import Tree, node, pod, together
 
 HOST = "kubernetes.io/hostname"
 
@@ -65,3 +65,24 @@ def test_for_pods_that_run_the_labels_of_the_namespace_count() -> None:
     new = pod("new", labels={"app": "web"})
     assert evaluate(objects, new).node == "a"
     assert evaluate([item for item in objects if item["kind"] != "Namespace"], new).node is None
+
+
+def test_the_first_pod_of_those_that_want_each_other_may_be_anywhere_and_the_next_ones_where_it_is() -> None:
+    planner = Planner([node(name, labels={"zone": name}) for name in "abc"])
+
+    def asked(name: str) -> Tree:
+        return pod(name, labels={"app": "web"}, affinity=together("zone", {"app": "web"}))
+
+    def fits(name: str) -> list[str]:
+        decision = planner.decide(asked(name))
+        return [one for one in "abc" if decision.verdict(one) is None]
+
+    assert fits("p") == ["a", "b", "c"]
+    for item in (
+        asked("p"),
+        pod("p", labels={"app": "web"}),
+    ):  # which brings an affinity term with it, and which does not
+        first = planner.schedule(item).node
+        assert fits("q") == [first]
+        planner.remove("default/p")
+        assert fits("q") == ["a", "b", "c"]

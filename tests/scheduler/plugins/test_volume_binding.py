@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -236,3 +237,41 @@ def test_all_nodes_at_once_give_the_answers_of_one_after_the_other(
     rows = planner.snapshot.all_rows
     one_by_one = [plugin.filter_row(state, info.shape, row) for row in range(planner.snapshot.size)]
     assert plugin.filter(state, info.shape, rows).tolist() == one_by_one
+
+
+def capacity(on: str, class_name: str, **amounts: str) -> Tree:
+    return {
+        "kind": "CSIStorageCapacity",
+        "apiVersion": "storage.k8s.io/v1",
+        "metadata": {"name": f"{class_name}-{on}", "namespace": "default"},
+        "storageClassName": class_name,
+        "nodeTopology": {"matchLabels": {"kubernetes.io/hostname": on}},
+        **amounts,
+    }
+
+
+@pytest.mark.parametrize(
+    ("capacities", "fits"),
+    [
+        ((), False),
+        ((capacity("a", "fast", capacity="1Gi"),), True),
+        ((capacity("a", "fast", capacity="1023Mi"),), False),
+        ((capacity("a", "slow", capacity="9Gi"),), False),
+        ((capacity("b", "fast", capacity="9Gi"),), False),
+        ((capacity("a", "fast", capacity="9Gi", maximumVolumeSize="1Gi"),), True),
+        ((capacity("a", "fast", capacity="9Gi", maximumVolumeSize="512Mi"),), False),
+        ((capacity("a", "fast"),), False),
+    ],
+)
+def test_a_claim_is_made_where_the_driver_reports_room_for_its_class(capacities: tuple[Tree, ...], fits: bool) -> None:
+    driver = {
+        "kind": "CSIDriver",
+        "apiVersion": "storage.k8s.io/v1",
+        "metadata": {"name": "csi.example.com"},
+        "spec": {"storageCapacity": True},
+    }
+    classes = [storage_class(name, "csi.example.com") for name in ("fast", "slow")]
+    cluster = [node("a"), *classes, driver, claim("c", class_name="fast"), *capacities]
+    found = Planner(cluster).decide(user("p", "c"))
+    assert found.scheduled is fits
+    assert fits or "did not have enough free storage" in found.message

@@ -1,0 +1,39 @@
+"""The balance of a node is the same whether it is asked for alone or with all others."""
+
+from __future__ import annotations
+
+import pytest
+
+from bayplan.scheduler import Planner
+from bayplan.scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from tests.scheduler.objects import node, pod
+
+NAME = "NodeResourcesBalancedAllocation"
+
+
+@pytest.mark.parametrize(
+    "resources", [("cpu", "memory"), ("cpu", "example.com/gpu"), ("cpu", "memory", "example.com/gpu")]
+)
+def test_nodes_that_lack_a_resource_are_scored_by_the_others(resources: tuple[str, ...]) -> None:
+    args = {"resources": [{"name": name, "weight": 1} for name in resources]}
+    config = {
+        "kind": "KubeSchedulerConfiguration",
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "profiles": [{"pluginConfig": [{"name": NAME, "args": args}]}],
+    }
+    full = node("full")
+    full["status"]["allocatable"]["example.com/gpu"] = "2"
+    planner = Planner(
+        [full, node("lacks"), node("none", cpu="0", memory="0"), pod("there", cpu="2", on="lacks")], config
+    )
+    asked = pod("p", cpu="1", memory="1Gi")
+    asked["spec"]["containers"][0]["resources"]["requests"]["example.com/gpu"] = "1"
+    info = planner.pod(asked)
+    profile = planner.cycle_for(info).profile
+    plugin = profile.plugins[NAME]
+    assert isinstance(plugin, NodeResourcesBalancedAllocation)
+    evaluation = planner.cycle_for(info).evaluation(info.shape)
+    plugin.pre_score(evaluation.state, info.shape, planner.snapshot.all_rows)
+    every = plugin.score(evaluation.state, info.shape, planner.snapshot.all_rows).tolist()
+    assert [plugin.score_row(evaluation.state, info.shape, row) for row in range(3)] == every
+    assert len(set(every)) > 1
