@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bayplan.api.codec import from_tree
+from bayplan.api.feature_gates import COMPOSITE_POD_GROUPS, GANG_SCHEDULING, GENERIC_WORKLOAD, TOPOLOGY_AWARE
 from bayplan.api.types import core_v1, scheduling_v1alpha2, storage_v1
 from bayplan.scheduler.configuration.settings import load
 from bayplan.scheduler.core import SchedulerCore
@@ -21,6 +22,7 @@ from bayplan.support.randomness import SystemRandomness
 from tests.scheduler.objects import affinity_term, node, pod, spread, taint
 
 Tree = dict[str, Any]
+TREE_GATES = frozenset((GENERIC_WORKLOAD, GANG_SCHEDULING, TOPOLOGY_AWARE, COMPOSITE_POD_GROUPS))
 _TYPES: dict[str, Any] = {
     "Node": core_v1.Node,
     "Pod": core_v1.Pod,
@@ -214,6 +216,66 @@ def test_the_pods_of_a_gang_are_decided_about_together() -> None:
     small = [pod(f"m{index}", cpu="500m", schedulingGroup={"podGroupName": "g"}) for index in range(3)]
     assert ask(core, group, *small)["placed"] == 3
     assert state(core) == before
+
+
+def newer_group(name: str, need: int, parent: str = "job") -> Tree:
+    return {
+        "kind": "PodGroup",
+        "apiVersion": "scheduling.k8s.io/v1alpha3",
+        "metadata": {"name": name},
+        "spec": {"schedulingPolicy": {"gang": {"minCount": need}}, "parentCompositePodGroupName": parent},
+    }
+
+
+def tree_of(need: int) -> Tree:
+    return {
+        "kind": "CompositePodGroup",
+        "apiVersion": "scheduling.k8s.io/v1alpha3",
+        "metadata": {"name": "job"},
+        "spec": {"schedulingPolicy": {"gang": {"minGroupCount": need}} if need else {"basic": {}}},
+    }
+
+
+def members_of(group: str, count: int) -> list[Tree]:
+    return [pod(f"{group}{index}", cpu="1", schedulingGroup={"podGroupName": group}) for index in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("need", "nodes", "sizes", "placed"),
+    [
+        (2, 4, (2, 2), "aabb"),
+        (2, 3, (2, 3), ""),  # one of the two that are needed does not fit
+        (1, 3, (2, 3), "aa"),
+        (0, 2, (3, 2), "bb"),
+    ],
+)
+def test_the_groups_of_a_tree_are_decided_about_together(
+    need: int, nodes: int, sizes: tuple[int, int], placed: str
+) -> None:
+    core = SchedulerCore(load(None, TREE_GATES), SystemClock(), SystemRandomness())
+    for number in range(nodes):
+        core.handle("Node", None, from_tree(core_v1.Node, node(f"n{number}", cpu="1")))
+    before = state(core)
+    groups = [newer_group(name, size) for name, size in zip("ab", sizes, strict=True)]
+    members = [one for name, size in zip("ab", sizes, strict=True) for one in members_of(name, size)]
+    found = ask(core, tree_of(need), *groups, *members)
+    assert sorted(one["pod"][len("default/")] for one in found["pods"] if one["scheduled"]) == list(placed)
+    assert state(core) == before
+    assert not core.snapshot.catalog.trees.composites
+    assert not core.snapshot.catalog.trees.is_child("default/a")
+
+
+def test_a_tree_without_its_root_waits_for_it_and_a_scheduler_without_trees_takes_each_group_for_itself() -> None:
+    core = SchedulerCore(load(None, TREE_GATES), SystemClock(), SystemRandomness())
+    core.handle("Node", None, from_tree(core_v1.Node, node("a", cpu="2")))
+    found = ask(core, newer_group("a", 2), *members_of("a", 2))
+    assert found["placed"] == 0
+    assert 'composite pod group "job" spec to appear' in found["pods"][0]["message"]
+    plain = SchedulerCore(load(None, frozenset((GENERIC_WORKLOAD, GANG_SCHEDULING))), SystemClock(), SystemRandomness())
+    plain.handle("Node", None, from_tree(core_v1.Node, node("a", cpu="2")))
+    assert ask(plain, tree_of(9), newer_group("a", 2), *members_of("a", 2))["placed"] == 2
+    with pytest.raises(QuestionError, match=r"minGroupCount: -1 must be a whole number"):
+        ask(plain, tree_of(-1), *members_of("a", 2))
 
 
 def test_gated_pods_are_told_what_holds_them_back() -> None:

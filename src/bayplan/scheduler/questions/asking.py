@@ -6,18 +6,22 @@ that the next one sees it. Then all is taken back: the scheduler's picture is as
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import msgspec
+
+from bayplan.api.feature_gates import COMPOSITE_POD_GROUPS
 from bayplan.scheduler.cache import Cache
+from bayplan.scheduler.composite_cycle import CompositeCycle
 from bayplan.scheduler.configuration.settings import DEFAULT_SCHEDULER_NAME
 from bayplan.scheduler.core import SchedulerCore
 from bayplan.scheduler.cycle import Cycle
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.extenders.protocol import Questions
 from bayplan.scheduler.extenders.steps import decision_of
-from bayplan.scheduler.gang_cycle import GangCycle, minimum_of_group
+from bayplan.scheduler.gang_cycle import GangCycle, Member, minimum_of_group
 from bayplan.scheduler.nominator import Nominator
 from bayplan.scheduler.questions.answers import Answer, PodAnswer, details_of, everywhere
 from bayplan.scheduler.questions.errors import QuestionError
@@ -25,6 +29,7 @@ from bayplan.scheduler.questions.manifests import AskedPod, Question
 from bayplan.scheduler.queued_pod import QueuedPod
 from bayplan.scheduler.snapshot.catalog import object_key
 from bayplan.scheduler.snapshot.gangs import group_key
+from bayplan.scheduler.snapshot.group_trees import NewerPodGroup, TreeError
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.tentative import TentativePlacements
 
@@ -47,15 +52,20 @@ def answer(core: SchedulerCore, question: Question, *, explain: bool = False, ke
 @contextmanager
 def _supposed(core: SchedulerCore, question: Question) -> Iterator[None]:
     """For a while, let the objects be there that would come with the pods. Those that are there already stay as they are."""
-    snapshot = core.snapshot
-    named: list[tuple[str, Any]] = [("PodGroup", one) for one in question.groups]
+    snapshot, catalog = core.snapshot, core.snapshot.catalog
+    has_trees = any(COMPOSITE_POD_GROUPS in cycle.profile.feature_gates for cycle in core.cycles.values())
+    composites = [one for one in question.composites if has_trees and one.key not in catalog.trees.composites]
+    groups = question.groups if has_trees else map(_alone, question.groups)
+    named: list[tuple[str, Any]] = [("PodGroup", one) for one in groups]
     named += [("PersistentVolumeClaim", one) for one in question.claims]
     known: dict[str, Container[str]] = {
-        "PodGroup": snapshot.catalog.pod_groups,
-        "PersistentVolumeClaim": snapshot.catalog.claims,
+        "PodGroup": catalog.pod_groups,
+        "PersistentVolumeClaim": catalog.claims,
     }
     put: list[tuple[str, str]] = []
     try:
+        for one in composites:
+            catalog.put_composite(one.key, one)
         for kind, obj in named:
             key = object_key(obj)
             if key not in known[kind]:
@@ -65,6 +75,13 @@ def _supposed(core: SchedulerCore, question: Question) -> Iterator[None]:
     finally:
         for kind, key in put:
             snapshot.remove_object(kind, key)
+        for one in composites:
+            catalog.put_composite(one.key, None)
+
+
+def _alone(group: Any) -> Any:
+    """A pod group that is in no tree, since this scheduler knows none."""
+    return msgspec.structs.replace(group, parent="") if isinstance(group, NewerPodGroup) else group
 
 
 class _Asking:
@@ -94,8 +111,11 @@ class _Asking:
                     gangs.setdefault(group, []).append(info)
                 else:
                     yield from self._decide(one, info, is_last=not left and not gangs)
+            trees: dict[str, dict[str, list[PodInfo]]] = {}
             for group, members in gangs.items():
-                yield from self._decide_gang(group, members)
+                trees.setdefault(self._root_of(group) or group, {})[group] = members
+            for root, parts in trees.items():
+                yield from self._decide_gangs(root, parts)
         finally:
             for key in reversed(self._placed):
                 self._placements.take_back(key)
@@ -160,21 +180,39 @@ class _Asking:
             self._told.add(told)
             found.details = details_of(decision, explain=self._explain)
 
-    def _decide_gang(self, group: str, infos: list[PodInfo]) -> Questions[None]:
-        """Decide about the pods of a gang together, as the scheduler does once all are there."""
-        core = self._core
-        cycle, snapshot = self._cycle(infos[0]), core.snapshot
-        if any(self._cycle(info) is not cycle for info in infos):
-            raise QuestionError(f"pod group {group}: its pods name different schedulers")
-        there = set(snapshot.gangs.members(group))
-        for info in infos:
+    def _root_of(self, group: str) -> str:
+        """The composite group on top of a pod group; "" if it stands alone, or its tree is not complete, which its pods are told at the gate."""
+        trees = self._core.snapshot.catalog.trees
+        try:
+            return trees.root_of(group)
+        except TreeError:
+            return ""
+
+    def _decide_gangs(self, root: str, infos: Mapping[str, Sequence[PodInfo]]) -> Questions[None]:
+        """Decide about the pods of a gang, or of the gangs of a tree, together, as the scheduler does once all are there.
+
+        root: the topmost composite group, or the gang itself.
+        """
+        core, snapshot = self._core, self._core.snapshot
+        everybody = [(group, info) for group, members in infos.items() for info in members]
+        cycle = self._cycle(everybody[0][1])
+        for group, info in everybody:
+            if self._cycle(info) is not cycle:
+                raise QuestionError(f"pod group {group}: the pods of {root} name different schedulers")
+        there = {group: set(snapshot.gangs.members(group)) for group in infos}
+        for group, info in everybody:
             snapshot.gangs.add(group, info.key)
         cache = Cache(snapshot)
-        gang = [QueuedPod(info, (), 0.0) for info in infos]
-        members: list[Any] = []
+        gang_cycle = GangCycle(cycle, cache, core.settings.extenders, scored=True)
+        gangs = {group: [QueuedPod(info, (), 0.0) for info in members] for group, members in infos.items()}
+        members: list[Member] = []
         try:
-            minimum = minimum_of_group(snapshot, infos[0].pod) or 0
-            members, _ = yield from GangCycle(cycle, cache, core.settings.extenders, scored=True).run(gang, minimum)
+            if root in gangs:
+                minimum = minimum_of_group(snapshot, everybody[0][1].pod) or 0
+                members, _ = yield from gang_cycle.run(gangs[root], minimum)
+            else:
+                tree = yield from CompositeCycle(gang_cycle, root, gangs).run()
+                members = [member for one in tree.members.values() for member in one]
             for member in members:
                 self._note(self._answers[member.queued.pod.key], member.decision)
         finally:
@@ -182,6 +220,6 @@ class _Asking:
                 if member.binding_cycle is not None:
                     member.binding_cycle.undo()
                     cache.forget(member.queued.pod.key)
-            for info in infos:
-                if info.key not in there:
+            for group, info in everybody:
+                if info.key not in there[group]:
                     snapshot.gangs.remove(group, info.key)

@@ -10,11 +10,12 @@ import msgspec
 
 from bayplan.api.codec import DecodeError, from_tree
 from bayplan.api.kinds import DEFAULT_KINDS, Kind
-from bayplan.api.optional_kinds import NEWER, POD_GROUP
+from bayplan.api.optional_kinds import COMPOSITE_POD_GROUP, NEWER, POD_GROUP
 from bayplan.api.strategies import strategy_for
 from bayplan.api.types import apps_v1, batch_v1, core_v1, meta_v1
 from bayplan.scheduler.questions.errors import QuestionError
-from bayplan.scheduler.snapshot.newer_groups import read_group
+from bayplan.scheduler.snapshot.group_trees import CompositeGroup
+from bayplan.scheduler.snapshot.newer_groups import read_composite, read_group
 
 MOST_PODS: Final = 5_000
 """Pods of one question: the scheduler places nothing else meanwhile."""
@@ -40,7 +41,9 @@ class Question:
 
     pods: list[AskedPod] = field(default_factory=list)
     groups: list[Any] = field(default_factory=list)
-    """PodGroups that are not there yet. Each stands alone: what is asked about has no trees."""
+    """PodGroups that are not there yet."""
+    composites: list[CompositeGroup] = field(default_factory=list)
+    """CompositePodGroups that are not there yet."""
     claims: list[core_v1.PersistentVolumeClaim] = field(default_factory=list)
     """Claims that are not there yet, such as those that a StatefulSet would make."""
 
@@ -79,7 +82,13 @@ def _add(question: Question, tree: dict[str, Any], namespace: str) -> None:
         raise QuestionError(f"{api_version} {name} makes no pods; ask about: {', '.join(sorted(_EXPANDED))}")
     obj = _decoded(kind, tree, namespace)
     if name == POD_GROUP.kind:
-        question.groups.append(read_group(obj, has_trees=False))
+        question.groups.append(read_group(obj, has_trees=True))
+        return
+    if name == COMPOSITE_POD_GROUP.kind:
+        try:
+            question.composites.append(read_composite(obj))
+        except ValueError as error:
+            raise QuestionError(f"{name} {obj.metadata.name}: {error}") from error
         return
     if name == _CLAIM:
         question.claims.append(obj)
@@ -92,6 +101,8 @@ def _add(question: Question, tree: dict[str, Any], namespace: str) -> None:
 def _kind_of(name: str, api_version: Any) -> Kind | None:
     if name == POD_GROUP.kind:
         return next((one for one in NEWER if (one.api_version, one.kind) == (api_version, name)), POD_GROUP)
+    if name == COMPOSITE_POD_GROUP.kind:
+        return COMPOSITE_POD_GROUP if api_version == COMPOSITE_POD_GROUP.api_version else None
     kind = DEFAULT_KINDS.of_kind(api_version, name) if isinstance(api_version, str) else None
     return kind if kind is not None and (name in _EXPANDED or name == _CLAIM) else None
 
