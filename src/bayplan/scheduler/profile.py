@@ -19,6 +19,7 @@ from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.framework.placements import PlacementGeneratePlugin, PlacementScorePlugin
 from bayplan.scheduler.framework.verdicts import ReasonTable, Reject
 from bayplan.scheduler.framework.waiting import WaitingPods
+from bayplan.scheduler.guards import Guards
 from bayplan.scheduler.missing_points import missing_for_filters, missing_for_scores
 from bayplan.scheduler.shared_answers import SharedAnswers
 from bayplan.scheduler.snapshot.labels import Ints
@@ -68,6 +69,7 @@ class Profile:
         self.meter: Meter | None = None
         """Takes the plugins' times; None if nobody wants to know."""
         self.plugins: dict[str, Plugin] = {}
+        self.guards = Guards(snapshot)
         self.weights: dict[str, int] = {}
         self.pre_enqueue = self._at("preEnqueue", points.PreEnqueuePlugin)
         self.queue_sort = self._at("queueSort", points.QueueSortPlugin)
@@ -236,6 +238,8 @@ class Profile:
             if older is not None:
                 # Its own memory and weight, beside those of the plugin that it stands for.
                 plugin.name = name
+            elif not registry.is_built_in(plugin):
+                self.guards.watch(plugin)
         return plugin
 
 
