@@ -52,7 +52,10 @@ PACKAGES: Final = {
     "strategies": Package("src/bayplan/api/strategies", ("tests/api",)),
     "plugins": Package(
         "src/bayplan/scheduler/plugins",
-        tuple(f"tests/scheduler/{one}" for one in ("plugins", "test_golden.py", "test_gangs.py", "test_placements.py")),
+        tuple(
+            f"tests/scheduler/{one}"
+            for one in ("plugins", "test_golden.py", "test_gangs.py", "test_placements.py", "test_policy.py")
+        ),
     ),
     "store": Package("src/bayplan/store", ("tests/store",)),
 }

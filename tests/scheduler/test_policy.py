@@ -317,6 +317,29 @@ def test_pods_of_a_service_share_the_values_of_a_label() -> None:
     assert verdict.reasons == ("node(s) didn't match service affinity",)
 
 
+@pytest.mark.parametrize(
+    ("place", "serves", "selector", "fits"),
+    [
+        ("default", True, {}, ["a1", "a2"]),  # where the others are
+        ("other", True, {}, ["a1", "a2", "b1"]),  # pods of another namespace are none of its like
+        ("default", False, {}, ["a1", "a2", "b1"]),  # pods without a service go where they want
+        ("default", True, {"rack": "b"}, ["b1"]),  # what it says itself comes first
+    ],
+)
+def test_only_pods_of_a_service_follow_those_of_their_own_namespace(
+    place: str, serves: bool, selector: dict[str, str], fits: list[str]
+) -> None:
+    nodes = [labelled("a1", rack="a"), labelled("a2", rack="a"), labelled("b1", rack="b")]
+    there = served("w", "a1", app="web")
+    there["metadata"]["namespace"] = place
+    predicates = [{"name": "Together", "argument": {"serviceAffinity": {"labels": ["rack"]}}}]
+    planner = Planner([*nodes, there, *([SERVICE] if serves else [])], policy(predicates=predicates, priorities=[]))
+    asked = served("p", app="web")
+    asked["spec"]["nodeSelector"] = selector
+    decision = planner.decide(asked, explain=True)
+    assert [name for name in ("a1", "a2", "b1") if decision.verdict(name) is None] == fits
+
+
 def owned(name: str, kind: str, uid: str) -> Tree:
     tree = pod(name)
     tree["metadata"]["ownerReferences"] = [
