@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import zlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +16,8 @@ from bayplan.api.types import core_v1, resource_v1
 from bayplan.client import Client
 from bayplan.kubelet.dynamic_resources.drivers import WIPING_DELAY, DraDrivers
 from bayplan.kubelet.dynamic_resources.errors import ClaimError
+from bayplan.kubelet.dynamic_resources.health import DeviceHealth, HealthCache
+from bayplan.kubelet.dynamic_resources.health_watch import HealthWatch
 from bayplan.kubelet.dynamic_resources.manager import DraManager
 from bayplan.kubelet.dynamic_resources.messages import MESSAGES
 from bayplan.kubelet.plugin_watcher import PluginRefused
@@ -54,6 +56,7 @@ class FakeDriver:
         self.error = ""
         self.skips = False
         self.fails = False
+        self.said: list[Any] = []
 
     def connect(self, socket: Path) -> FakeDriver:
         self.socket = socket
@@ -73,6 +76,11 @@ class FakeDriver:
             values = {"value": MESSAGES["PreparedClaim"](devices=[device], error=self.error)}
         return answer(claims=[{"key": one.uid, **values} for one in request.claims])
 
+    async def stream(self, method: str, request: Any, answer: type[Any]) -> AsyncIterator[Any]:
+        for message in self.said:
+            yield message
+        raise RpcError("UNIMPLEMENTED", "it says nothing of its devices")
+
     async def close(self) -> None:
         """Nothing is open."""
 
@@ -85,7 +93,8 @@ class Node:
         self.file = directory / "dra_manager_state"
         self.present: set[str] = {"a", "b"}
         client = cast("Client", self.api)
-        self.drivers = DraDrivers(client, "real-1", self.driver.connect, self.clock)
+        health = HealthWatch(HealthCache(directory / "dra_health_state", self.clock), self.clock)
+        self.drivers = DraDrivers(client, "real-1", self.driver.connect, self.clock, health)
         self.manager = DraManager(client, self.drivers, self.file, self.clock, lambda: self.present)
 
     async def register(self, endpoint: Path = ONE, *versions: str) -> None:
@@ -94,7 +103,9 @@ class Node:
 
 def play(directory: Path, test: Callable[[Node], Awaitable[None]]) -> None:
     async def main() -> None:
-        await test(Node(directory))
+        node = Node(directory)
+        await test(node)
+        await node.drivers.close()
 
     run(main())
 
@@ -112,6 +123,12 @@ def test_a_claim_is_prepared_once_and_taken_back_after_its_last_pod(tmp_path: Pa
             await node.manager.prepare(pod(name))
         assert node.driver.calls == [("v1.DRAPlugin", "NodePrepareResources", ["claim"])]
         assert node.manager.cdi_devices(pod("a"), pod("a").spec.containers[0]) == ("v/c=0",)
+        assert [
+            (entry, request, one.name)
+            for entry, request, one in node.manager.claims_of(pod("a"), pod("a").spec.containers[0])
+        ] == [("x", "", "c")]
+        assert node.manager.users("gpu", [DeviceHealth("n", "0")]) == {"a", "b"}
+        assert node.manager.users("gpu", [DeviceHealth("n", "1")]) == set()
         await node.manager.unprepare("a")
         assert len(node.driver.calls) == 1
         await node.manager.unprepare("b")

@@ -16,6 +16,7 @@ from bayplan.kubelet.core.container_allocation import ContainerAllocation
 from bayplan.kubelet.core.pod_state import PodState
 from bayplan.kubelet.plugin_watcher import PluginWatcher
 from bayplan.kubelet.resource_managers import pod_resources
+from bayplan.kubelet.resource_managers.claimed_devices import ClaimedDevice, ClaimedDevices
 from bayplan.kubelet.resource_managers.container_manager import ContainerManager, Managers, NodeView
 from bayplan.kubelet.resource_managers.device_checkpoint import DEVICE_STATE
 from bayplan.kubelet.resource_managers.make_managers import DEVICE_PLUGINS, Setting, make_managers
@@ -342,6 +343,8 @@ def test_monitors_are_told_what_pods_have(tmp_path: Path) -> None:
     async def case(kubelet: Kubelet, plugin: DevicePlugin) -> None:
         wanted = pod(guaranteed("app", "2", "1Gi", gpus="1"), init=(guaranteed("init"),))
         assert await kubelet.admit(wanted) is None
+        claimed = ClaimedDevices("made", "default", (ClaimedDevice("gpu", "p", "0", ("v/c=0",), "share"),))
+        kubelet.monitored.claimed = lambda _, container: [claimed] if container.name == "app" else []
         v1 = pod_resources.V1
         begin = "/v1.PodResourcesLister/"
         listed = await kubelet.ask(f"{begin}List", v1["ListPodResourcesRequest"](), v1["ListPodResourcesResponse"])
@@ -356,6 +359,11 @@ def test_monitors_are_told_what_pods_have(tmp_path: Path) -> None:
         assert [node.ID for node in device.topology.nodes] == [1]
         [memory] = app.memory
         assert (memory.memory_type, memory.size) == ("memory", 1 << 30)
+        [claim] = app.dynamic_resources
+        [device] = claim.claim_resources
+        assert (claim.claim_name, claim.claim_namespace) == ("made", "default")
+        assert (device.driver_name, device.pool_name, device.device_name) == ("gpu", "p", "0")
+        assert ([each.name for each in device.cdi_devices], device.share_id) == (["v/c=0"], "share")
         get = v1["GetPodResourcesRequest"](pod_name="pod", pod_namespace="default")
         got = await kubelet.ask(f"{begin}Get", get, v1["GetPodResourcesResponse"])
         assert got.pod_resources == found

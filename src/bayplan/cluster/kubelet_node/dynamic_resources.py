@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -14,8 +14,12 @@ from bayplan.kubelet.core.container_allocation import ContainerAllocation
 from bayplan.kubelet.core.restarts import AnyContainer
 from bayplan.kubelet.dynamic_resources.drivers import DraDrivers
 from bayplan.kubelet.dynamic_resources.errors import ClaimError
+from bayplan.kubelet.dynamic_resources.health import NAME as HEALTH_NAME
+from bayplan.kubelet.dynamic_resources.health import DeviceHealth, HealthCache
+from bayplan.kubelet.dynamic_resources.health_watch import HealthWatch
 from bayplan.kubelet.dynamic_resources.manager import DraManager
 from bayplan.kubelet.dynamic_resources.messages import KIND
+from bayplan.kubelet.dynamic_resources.shown_devices import claimed_devices, health_statuses
 from bayplan.kubelet.dynamic_resources.state_file import NAME
 from bayplan.kubelet.errors import SyncError
 from bayplan.kubelet.kubelet import Kubelet
@@ -23,10 +27,13 @@ from bayplan.kubelet.plugin_watcher import PluginHandler
 from bayplan.kubelet.pod_builder import ContainerAllocations
 from bayplan.kubelet.pod_syncer import PodVolumes, VolumeNotReadyError
 from bayplan.kubelet.pod_workers import WorkState
+from bayplan.kubelet.resource_managers.claimed_devices import ClaimedDevices
 from bayplan.kubelet.resource_managers.errors import AllocationError
 from bayplan.support.rpc import Connection
 
 REASON: Final = "FailedPrepareDynamicResources"
+Statuses = Callable[[core_v1.Pod], Mapping[str, tuple[core_v1.ResourceStatus, ...]]]
+"""Pod -> container -> how what it was given is."""
 
 
 class NodeClaims:
@@ -34,7 +41,10 @@ class NodeClaims:
 
     def __init__(self, kubelet: Kubelet, client: Client, root: Path) -> None:
         self._kubelet = kubelet
-        self._drivers = DraDrivers(client, kubelet.node_name, Connection, kubelet.clock)
+        self._health = HealthCache(root / HEALTH_NAME, kubelet.clock)
+        watch = HealthWatch(self._health, kubelet.clock)
+        watch.on_change = self._health_changed
+        self._drivers = DraDrivers(client, kubelet.node_name, Connection, kubelet.clock, watch)
         self._manager = DraManager(client, self._drivers, root / NAME, kubelet.clock, self._pods)
 
     def _pods(self) -> set[str] | None:
@@ -49,6 +59,30 @@ class NodeClaims:
     def load(self) -> None:
         """Read what an earlier kubelet has left. Raises CheckpointError."""
         self._manager.load()
+        self._health.load()
+
+    def _health_changed(self, driver: str, devices: Collection[DeviceHealth]) -> None:
+        """Show the pods again that use devices of another health."""
+        users = self._manager.users(driver, devices)
+        if users:
+            self._kubelet.show(users)
+
+    def statuses(self, inner: Statuses) -> Statuses:
+        """How the devices of containers are, with those of claims."""
+
+        def of(pod: core_v1.Pod) -> Mapping[str, tuple[core_v1.ResourceStatus, ...]]:
+            found = dict(inner(pod))
+            for one in pod.spec.containers if pod.spec.resource_claims else ():
+                claimed = health_statuses(self._manager.claims_of(pod, one), self._health.of)
+                if claimed:
+                    found[one.name] = (*found.get(one.name, ()), *claimed)
+            return found
+
+        return of
+
+    def claimed(self, pod: core_v1.Pod, container: core_v1.Container) -> list[ClaimedDevices]:
+        """What a container has of claims, for monitors."""
+        return claimed_devices(self._manager.claims_of(pod, container))
 
     def volumes(self, inner: PodVolumes) -> PodVolumes:
         """Those of a pod, with its claims."""

@@ -107,6 +107,7 @@ class Node:
             client, options.name, configuration, self.informers, self._parts, clock=clock, randomness=randomness
         )
         self.kubelet.syncer.release = self.claims.release
+        self.kubelet.syncer.allocated_resources = self.claims.statuses(self.kubelet.syncer.allocated_resources)
         self._complete()
 
     def _parts(self, kubelet: Kubelet) -> NodeParts:
@@ -134,6 +135,7 @@ class Node:
             self.metrics.registry,
         )
         self.claims = NodeClaims(kubelet, self.client, options.root)
+        self.resources.pod_resources.claimed = self.claims.claimed
         if self.cgroups is not None:
             self.cgroups.has_exclusive_cpus = self.resources.has_exclusive_cpus
         logs = Path(configuration.pod_logs_dir)

@@ -76,7 +76,7 @@ class NodeResources:
             reconcile_seconds=configuration.cpu_manager_reconcile_period,
             metrics=metrics,
         )
-        self._pod_resources = PodResourcesServer(
+        self.pod_resources = PodResourcesServer(
             root / "pod-resources" / SOCKET, managers, lambda: kubelet.pods.active(), clock
         )
 
@@ -89,7 +89,7 @@ class NodeResources:
         return {
             "cpus": self.manager.run,
             "device plugins": lambda: _serve(self.plugins),
-            "pod resources": lambda: _serve(self._pod_resources),
+            "pod resources": lambda: _serve(self.pod_resources),
         }
 
 

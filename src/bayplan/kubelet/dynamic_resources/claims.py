@@ -85,6 +85,19 @@ def usable_state(pod: core_v1.Pod, claim: resource_v1.ResourceClaim, *, made_for
     return ClaimState(metadata.uid, metadata.name, metadata.namespace, drivers)
 
 
+def container_claims(pod: core_v1.Pod, container: core_v1.Container) -> list[tuple[str, str, str]]:
+    """(entry of the pod, request of it or empty for all, name of the claim) of what a container uses; the entry is empty for extended resources.
+
+    Raises ClaimError.
+    """
+    names = {entry: name for entry, name, _ in used_claims(pod)}
+    found = [(one.name, one.request, names[one.name]) for one in container.resources.claims if one.name in names]
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None and any(one.container_name == container.name for one in extended.request_mappings):
+        found.append(("", "", extended.resource_claim_name))
+    return found
+
+
 def container_requests(pod: core_v1.Pod, container: core_v1.Container) -> list[tuple[str, str]]:
     """(name of the claim, request of it or empty for all) of what a container uses. Raises ClaimError."""
     found = []

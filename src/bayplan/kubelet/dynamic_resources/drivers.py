@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -17,6 +17,7 @@ from bayplan.api.errors import ApiError
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.kubelet.dynamic_resources.errors import ClaimError
+from bayplan.kubelet.dynamic_resources.health_watch import HealthWatch
 from bayplan.kubelet.dynamic_resources.messages import SERVICES, method
 from bayplan.kubelet.plugin_watcher import PluginRefused
 from bayplan.support.clock import Clock
@@ -38,6 +39,9 @@ class Connection(Protocol):
     async def call(self, method: str, request: Any, answer: type[Any], seconds: float) -> Any:
         """One call. Raises RpcError."""
 
+    def stream(self, method: str, request: Any, answer: type[Any]) -> AsyncIterator[Any]:
+        """All messages of a stream. Raises RpcError."""
+
     async def close(self) -> None:
         """End it."""
 
@@ -50,13 +54,21 @@ class _Instance:
 
 
 class DraDrivers:
-    """It is a PluginHandler. connect: makes a connection to a socket."""
+    """It is a PluginHandler. connect: makes a connection to a socket. health: follows the health of their devices."""
 
-    def __init__(self, client: Client, node_name: str, connect: Callable[[Path], Connection], clock: Clock) -> None:
+    def __init__(
+        self,
+        client: Client,
+        node_name: str,
+        connect: Callable[[Path], Connection],
+        clock: Clock,
+        health: HealthWatch,
+    ) -> None:
         self._client = client
         self._node_name = node_name
         self._connect = connect
         self._clock = clock
+        self._health = health
         self._instances: dict[str, list[_Instance]] = {}
         self._to_wipe: dict[str, float] = {"": clock.monotonic()}
         """Driver (empty: all that are not there) -> when its slices are to be deleted."""
@@ -75,7 +87,9 @@ class DraDrivers:
         known = self._instances.setdefault(name, [])
         if any(one.endpoint == endpoint for one in known):
             raise PluginRefused(f"endpoint {endpoint} already registered for DRA driver plugin {name}")
-        known.append(_Instance(endpoint, service, self._connect(endpoint)))
+        connection = self._connect(endpoint)
+        known.append(_Instance(endpoint, service, connection))
+        self._health.start(name, endpoint, connection)
         self._to_wipe.pop(name, None)
         logger.info("driver %s of dynamic resources is at %s", name, endpoint)
 
@@ -84,6 +98,7 @@ class DraDrivers:
         known = self._instances.get(name, [])
         for one in [each for each in known if each.endpoint == endpoint]:
             known.remove(one)
+            await self._health.stop(name, endpoint)
             await one.connection.close()
         if not known and self._instances.pop(name, None) is not None:
             self._to_wipe[name] = self._clock.monotonic() + WIPING_DELAY
@@ -126,6 +141,7 @@ class DraDrivers:
         """End all connections."""
         instances = [one for known in self._instances.values() for one in known]
         self._instances.clear()
+        await self._health.close()
         await asyncio.gather(*(one.connection.close() for one in instances))
 
 

@@ -19,12 +19,14 @@ from bayplan.kubelet.core.restarts import AnyContainer
 from bayplan.kubelet.dynamic_resources.claims import (
     ClaimState,
     PreparedDevice,
+    container_claims,
     container_requests,
     usable_state,
     used_claims,
 )
 from bayplan.kubelet.dynamic_resources.drivers import DraDrivers
 from bayplan.kubelet.dynamic_resources.errors import ClaimError
+from bayplan.kubelet.dynamic_resources.health import DeviceHealth
 from bayplan.kubelet.dynamic_resources.messages import MESSAGES
 from bayplan.kubelet.dynamic_resources.state_file import read_claims, write_claims
 from bayplan.kubelet.resource_managers.errors import CheckpointError
@@ -149,6 +151,25 @@ class DraManager:
                 raise ClaimError(f"ResourceClaim {name} is not prepared")
             found.update(dict.fromkeys(claim.cdi_ids(request)))
         return tuple(found)
+
+    def claims_of(self, pod: core_v1.Pod, container: core_v1.Container) -> list[tuple[str, str, ClaimState]]:
+        """(entry of the pod, request or empty for all, claim) of what a container uses; claims that are not known here are left out."""
+        try:
+            used = container_claims(pod, container)
+        except ClaimError:
+            return []  # a claim is not even made yet
+        found = ((entry, request, self._claims.get((pod.metadata.namespace, name))) for entry, request, name in used)
+        return [(entry, request, claim) for entry, request, claim in found if claim is not None]
+
+    def users(self, driver: str, devices: Iterable[DeviceHealth]) -> set[str]:
+        """Uids of the pods that use one of a driver's devices."""
+        wanted = {(one.pool, one.device) for one in devices}
+        return {
+            uid
+            for claim in self._claims.values()
+            if any((one.pool, one.name) in wanted for one in claim.drivers.get(driver, ()))
+            for uid in claim.pods
+        }
 
     async def run(self) -> None:
         """Take back what pods have left that are gone, each minute, until cancelled."""

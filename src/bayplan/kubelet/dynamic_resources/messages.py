@@ -10,6 +10,8 @@ KIND: Final = "DRAPlugin"
 """What such drivers say they are when they register themselves."""
 SERVICES: Final = ("v1.DRAPlugin", "v1beta1.DRAPlugin")
 """What the kubelet can speak, the newest first."""
+WATCH_HEALTH: Final = "/v1alpha1.DRAResourceHealth/NodeWatchResources"
+"""The stream of what a driver says of the health of its devices (`dra-health/v1alpha1`), which it may have."""
 
 MESSAGES: Final[dict[str, Any]] = message_classes(
     "dra",
@@ -25,9 +27,15 @@ MESSAGES: Final[dict[str, Any]] = message_classes(
         "ClaimsRequest": "claims: [Claim]",
         "PrepareResponse": "claims: [PreparedEntry]",
         "UnprepareResponse": "claims: [UnpreparedEntry]",
+        "DeviceIdentifier": "pool_name: string, device_name: string",
+        "DeviceHealth": (
+            "device: DeviceIdentifier, health: int32, last_updated_time: int64, health_check_timeout_seconds: int64, message: string"
+        ),
+        "NodeWatchResourcesRequest": "",
+        "NodeWatchResourcesResponse": "devices: [DeviceHealth]",
     },
 )
-"""Maps of the interface are lists of entries here, as they are sent."""
+"""Maps of the interface are lists of entries here, and enumerations numbers, as they are sent."""
 
 
 def method(service: str, name: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bayplan.api.types import core_v1
+from bayplan.kubelet.resource_managers.claimed_devices import ClaimedDevice, ClaimedDevices
 from bayplan.kubelet.resource_managers.container_manager import Managers
 from bayplan.kubelet.resource_managers.memory_state import Block
 from bayplan.support.clock import Clock
@@ -61,6 +62,8 @@ class PodResourcesServer:
         self._managers = managers
         self._pods = pods
         self._clock = clock
+        self.claimed: Callable[[core_v1.Pod, core_v1.Container], Iterable[ClaimedDevices]] = lambda pod, container: ()
+        """What a container has of claims."""
         self._tokens, self._counted_at = float(_BURST), clock.monotonic()
         begin, alpha = "/v1.PodResourcesLister/", "/v1alpha1.PodResourcesLister/"
         methods = {
@@ -130,16 +133,17 @@ class PodResourcesServer:
     def _pod(self, pod: core_v1.Pod) -> Any:
         """Containers that run with the pod: not those that only initialize it."""
         sidecars = [each for each in pod.spec.init_containers if each.restart_policy == "Always"]
-        containers = [self._container(pod, each.name) for each in (*sidecars, *pod.spec.containers)]
+        containers = [self._container(pod, each) for each in (*sidecars, *pod.spec.containers)]
         return V1["PodResources"](name=pod.metadata.name, namespace=pod.metadata.namespace, containers=containers)
 
-    def _container(self, pod: core_v1.Pod, name: str) -> Any:
-        uid, managers = pod.metadata.uid, self._managers
+    def _container(self, pod: core_v1.Pod, container: core_v1.Container) -> Any:
+        uid, name, managers = pod.metadata.uid, container.name, self._managers
         return V1["ContainerResources"](
             name=name,
             devices=list(_devices(self._given(uid, name))),
             cpu_ids=sorted(managers.cpus.state.get(uid, name) or ()),
             memory=_memory(managers.memory.state.get(uid, name) or ()),
+            dynamic_resources=map(_dynamic, self.claimed(pod, container)),
         )
 
     def _container_alpha(self, pod: core_v1.Pod, container: core_v1.Container) -> Any:
@@ -163,6 +167,21 @@ def _devices(found: Iterable[tuple[str, str, tuple[int, ...]]]) -> Iterator[Any]
             yield V1["ContainerDevices"](resource_name=resource, device_ids=[device])
         for node in nodes:
             yield V1["ContainerDevices"](resource_name=resource, device_ids=[device], topology=_topology([node]))
+
+
+def _dynamic(claim: ClaimedDevices) -> Any:
+    devices = map(_claim_resource, claim.devices)
+    return V1["DynamicResource"](claim_name=claim.claim, claim_namespace=claim.namespace, claim_resources=devices)
+
+
+def _claim_resource(device: ClaimedDevice) -> Any:
+    return V1["ClaimResource"](
+        cdi_devices=[V1["CDIDevice"](name=each) for each in device.cdi_ids],
+        driver_name=device.driver,
+        pool_name=device.pool,
+        device_name=device.name,
+        share_id=device.share_id,
+    )
 
 
 def _memory(blocks: Iterable[Block]) -> list[Any]:
