@@ -59,6 +59,9 @@ def test_authority_and_key_go_together() -> None:
         (["*", "token-cleaner-controller"], "token-cleaner-controller", "bootstrap-signer-controller"),
         (["*", "-job-controller"], "ttl-controller", "job-controller"),
         (["job-controller"], "job-controller", "ttl-controller"),
+        (["*"], "ttl-controller", "selinux-warning-controller"),
+        (["*", "-attachdetach"], "job-controller", "persistentvolume-attach-detach-controller"),
+        (["svm", "job"], "storage-version-migrator-controller", "ttl-controller"),
     ],
 )
 def test_controllers_are_chosen_by_name(names: list[str], on: str, off: str) -> None:

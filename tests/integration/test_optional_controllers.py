@@ -16,8 +16,10 @@ from bayplan.api.errors import ApiError
 from bayplan.api.kinds import KindTable
 from bayplan.api.optional_kinds import OPTIONAL
 from bayplan.api.types import (
+    apiserverinternal_v1alpha1,
     batch_v1,
     certificates_v1beta1,
+    coordination_v1,
     core_v1,
     resource_v1,
     resource_v1alpha3,
@@ -252,6 +254,34 @@ def test_old_requests_for_certificates_of_pods_are_removed() -> None:
         assert not await is_gone(client, cls, "request")
         await cluster.advance(minutes=15)
         assert await is_gone(client, cls, "request")
+
+    play(case)
+
+
+def test_storage_versions_lose_servers_that_are_gone() -> None:
+    async def case(cluster: VirtualCluster, client: Client) -> None:
+        cls = apiserverinternal_v1alpha1.StorageVersion
+        labels = {"apiserver.kubernetes.io/identity": "kube-apiserver"}
+        metadata = {"name": "one", "namespace": "kube-system", "labels": labels}
+        await client.create(from_tree(coordination_v1.Lease, {"metadata": metadata, "spec": {}}))
+        servers = [
+            {"apiServerID": name, "encodingVersion": version, "decodableVersions": [version]}
+            for name, version in (("one", "v1"), ("gone", "v1beta1"))
+        ]
+        alone = {"storageVersions": servers[1:], "commonEncodingVersion": "v1beta1"}
+        for name, status in (("core.pods", {"storageVersions": servers}), ("core.nodes", alone)):
+            made = await client.create(make(cls, name, "", spec={}))
+            made.status = from_tree(cls, {"spec": {}, "status": status}).status
+            await client.update_status(made)
+        await cluster.advance(seconds=5)
+        assert await is_gone(client, cls, "core.nodes", "")
+        left = (await client.get(cls, "core.pods")).status
+        assert [one.api_server_id for one in left.storage_versions] == ["one"]
+        assert left.common_encoding_version == "v1"
+        assert [(one.status, one.reason) for one in left.conditions] == [("True", "CommonEncodingVersionSet")]
+        await client.delete(coordination_v1.Lease, "one", "kube-system")
+        await cluster.advance(seconds=5)
+        assert await is_gone(client, cls, "core.pods", "")
 
     play(case)
 

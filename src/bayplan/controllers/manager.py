@@ -26,6 +26,7 @@ from bayplan.controllers.base import Controller, ControllerContext
 from bayplan.controllers.cleanup.garbage_collector import GarbageCollector
 from bayplan.controllers.cleanup.namespace import NamespaceController
 from bayplan.controllers.cleanup.pod_garbage_collector import PodGarbageCollector
+from bayplan.controllers.cleanup.storage_version_garbage_collector import StorageVersionGarbageCollector
 from bayplan.controllers.cleanup.storage_version_migrator import StorageVersionMigratorController
 from bayplan.controllers.cleanup.ttl_after_finished import TtlAfterFinishedController
 from bayplan.controllers.networking.endpoints import EndpointsController
@@ -42,12 +43,14 @@ from bayplan.controllers.nodes.node_lifecycle import NodeLifecycleController
 from bayplan.controllers.nodes.node_ttl import TtlController
 from bayplan.controllers.nodes.resource_pool_status import ResourcePoolStatusRequestController
 from bayplan.controllers.nodes.taint_eviction import TaintEvictionController
+from bayplan.controllers.older_names import present_name
 from bayplan.controllers.resource_quota import ResourceQuotaController
 from bayplan.controllers.settings import ControllerSettings
 from bayplan.controllers.validating_admission_policy_status import ValidatingAdmissionPolicyStatusController
 from bayplan.controllers.volumes.attach_detach import AttachDetachController
 from bayplan.controllers.volumes.ephemeral_volume import EphemeralVolumeController
 from bayplan.controllers.volumes.resource_claim import ResourceClaimController
+from bayplan.controllers.volumes.selinux_warning import SELinuxWarningController
 from bayplan.controllers.volumes.volume_binder import PersistentVolumeBinder
 from bayplan.controllers.volumes.volume_expander import VolumeExpander
 from bayplan.controllers.volumes.volume_protection import (
@@ -127,6 +130,8 @@ CONTROLLERS: tuple[type[Controller], ...] = (
     CloudNodeLifecycleController,
     NodeRouteController,
     StorageVersionMigratorController,
+    StorageVersionGarbageCollector,
+    SELinuxWarningController,
     ValidatingAdmissionPolicyStatusController,
     GarbageCollector,  # last: it follows every kind
 )
@@ -141,8 +146,13 @@ _OF_CLOUDS: tuple[type[CloudController], ...] = (
 """Controllers that need a cloud; without one they do not run."""
 CLUSTER_AUTOSCALER = "cluster-autoscaler"
 """A controller that is made, and imported, only where there are groups of nodes."""
-DISABLED_BY_DEFAULT = (BootstrapSigner.name, TokenCleaner.name, AffinityEvictionController.name)
-"""Controllers that `*` leaves out: two as in kube-controller-manager, and one that belongs to a feature gate of Bayplan's."""
+DISABLED_BY_DEFAULT = (
+    BootstrapSigner.name,
+    TokenCleaner.name,
+    SELinuxWarningController.name,
+    AffinityEvictionController.name,
+)
+"""Controllers that `*` leaves out: three as in kube-controller-manager, and one that belongs to a feature gate of Bayplan's."""
 
 
 class ControllerManager:
@@ -273,9 +283,10 @@ async def work(controller: Controller) -> None:
 
 
 def controller_filter(names: Sequence[str], settings: ControllerSettings | None = None) -> Callable[[str], bool]:
-    """The meaning of `--controllers`: `*` for all but those that are off by default, `name` to enable, `-name` to disable. Controllers of feature gates that
-    are on by the settings are on by default. Raises ValueError for a name that is not known."""
+    """The meaning of `--controllers`: `*` for all but those that are off by default, `name` to enable, `-name` to disable; older names will do. Controllers of
+    feature gates that are on by the settings are on by default. Raises ValueError for a name that is not known."""
     known = {*(cls.name for cls in CONTROLLERS), CLUSTER_AUTOSCALER}
+    names = [_with_present_name(name) for name in names]
     for name in names:
         if name != "*" and name.removeprefix("-") not in known:
             raise ValueError(f"unknown controller {name.removeprefix('-')!r}; known: {', '.join(sorted(known))}")
@@ -284,3 +295,9 @@ def controller_filter(names: Sequence[str], settings: ControllerSettings | None 
     if settings is not None and AFFINITY_DURING_EXECUTION in settings.feature_gates:
         off.discard(AffinityEvictionController.name)
     return lambda name: f"-{name}" not in names and (name in names or (every and name not in off))
+
+
+def _with_present_name(name: str) -> str:
+    """A word of `--controllers`, with the name that the controller has today."""
+    bare = name.removeprefix("-")
+    return name.replace(bare, present_name(bare), 1) if bare else name
