@@ -29,7 +29,7 @@ from bayplan.kubelet.kubelet import Kubelet, NodeParts
 from bayplan.kubelet.node_pods import Admit
 from bayplan.kubelet.pod_builder import ContainerAllocations
 from bayplan.kubelet.pod_runtime import ContainerRequest, StartError
-from bayplan.kubelet.pod_syncer import VolumeNotReadyError
+from bayplan.kubelet.pod_syncer import VolumeLimitError, VolumeNotReadyError
 from bayplan.kubelet.resource_managers.container_manager import ContainerManager
 from bayplan.kubelet.resource_managers.errors import AllocationError
 from bayplan.kubelet.runtime.simulated import SimulatedRuntime
@@ -112,13 +112,16 @@ async def _nothing() -> None:
 
 @dataclass
 class PlainVolumes:
-    """Volumes that are there at once, unless `error` says why not; `is_reported` if that had events of its own."""
+    """Volumes that are there at once, unless `error` says why not; `is_reported` if that had events of its own. `limit`: the node has no place for them."""
 
     error: str = ""
     is_reported: bool = False
+    limit: str = ""
     mounted: set[str] = field(default_factory=set)
 
     async def mount(self, pod: core_v1.Pod) -> None:
+        if self.limit:
+            raise VolumeLimitError(self.limit)
         if self.error:
             raise VolumeNotReadyError(self.error, is_reported=self.is_reported)
         self.mounted.add(pod.metadata.uid)

@@ -492,6 +492,26 @@ def test_volumes_that_cannot_be_mounted_hold_up_one_pod_only() -> None:
     play(case)
 
 
+def test_a_pod_fails_whose_node_has_no_place_for_its_volumes() -> None:
+    async def case(played: Played) -> None:
+        async with played.running():
+            played.volumes.limit = "Node has reached its volume attachment limit, rejecting pod. unmounted volumes=[a]"
+            await played.create()
+            failed = await played.until(phase("Failed"))
+            assert failed.status.reason == "VolumeAttachmentLimitExceeded"
+            assert failed.status.message == f"Pod was rejected: {played.volumes.limit}"
+            await asyncio.sleep(120)
+            later = await played.client.get(core_v1.Pod, "p", "default")
+            assert (later.status.phase, later.status.reason) == ("Failed", "VolumeAttachmentLimitExceeded")
+            assert later.status.message == failed.status.message
+            assert played.runs("c") == 0
+            [event] = await played.events("VolumeAttachmentLimitExceeded")
+            assert (event.type, event.message, event.count) == ("Warning", played.volumes.limit, 1)
+            assert not played.directories.made
+
+    play(case)
+
+
 def test_volumes_whose_failures_had_events_of_their_own_need_no_other() -> None:
     async def case(played: Played) -> None:
         async with played.running():

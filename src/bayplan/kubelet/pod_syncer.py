@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 from bayplan.api.types import core_v1
 from bayplan.kubelet.container_events import WARNING, ContainerEvents
 from bayplan.kubelet.container_stopper import ContainerStopper, stop_unknown
+from bayplan.kubelet.core.admission import Rejection, rejected_status
 from bayplan.kubelet.core.container_states import StartFailure, StatusFacts
 from bayplan.kubelet.core.pod_state import PodState
 from bayplan.kubelet.core.pod_status import TERMINAL, Failure, PodFacts, generate_pod_status
@@ -37,7 +38,7 @@ class PodVolumes(Protocol):
     """The volumes of this node's pods."""
 
     async def mount(self, pod: core_v1.Pod) -> None:
-        """Return when all volumes of a pod are there. Raises VolumeNotReadyError."""
+        """Return when all volumes of a pod are there. Raises VolumeNotReadyError, VolumeLimitError."""
 
     async def unmount(self, pod_uid: str) -> None:
         """Return when no volume of a pod is mounted any more, and its directory is gone. Raises VolumeNotReadyError."""
@@ -52,6 +53,10 @@ class VolumeNotReadyError(Exception):
     def __init__(self, message: str, *, is_reported: bool = False) -> None:
         super().__init__(message)
         self.is_reported = is_reported
+
+
+class VolumeLimitError(Exception):
+    """The node has as many volumes as it can have; the pod has to go elsewhere."""
 
 
 class PodDirectories(Protocol):
@@ -139,8 +144,14 @@ class NodePodSyncer:
         if self.mirror is not None:
             await self.mirror(pod)
         await self._prepare(pod, state)
-        if not await self._mount(pod, ending):
-            return False
+        try:
+            if not await self._mount(pod, ending):
+                return False
+        except VolumeLimitError as error:
+            rejection = Rejection("VolumeAttachmentLimitExceeded", str(error))
+            self._events.pod(pod, WARNING, rejection.reason, rejection.message)
+            self._statuses.set(pod, rejected_status(pod, rejection))
+            return True
         self._probes.add(pod)
         restart_all = any(
             each.type == ALL_CONTAINERS_RESTARTING and each.status == "True" for each in status.conditions
@@ -256,7 +267,7 @@ class NodePodSyncer:
                 raise SyncError(f"error killing pod: {error}") from None
 
     async def _mount(self, pod: core_v1.Pod, ending: asyncio.Event) -> bool:
-        """Whether the volumes are there; False if the pod is to end before that."""
+        """Whether the volumes are there; False if the pod is to end before that. Raises SyncError, VolumeLimitError."""
         mounting = asyncio.ensure_future(self._volumes.mount(pod))
         waiting = asyncio.ensure_future(ending.wait())
         try:

@@ -71,6 +71,8 @@ class FakeDriver:
         self.controller = frozenset(controller)
         self.node = frozenset(node)
         self.node_id = node_id
+        self.max_volumes = 0
+        """How many volumes a node can have; 0 if that is not said."""
         self.topology = topology
         self.room = room
         self.is_alive = True
@@ -308,7 +310,7 @@ class FakeDriver:
 
     async def node_get_info(self, request: csi.Empty) -> csi.NodeGetInfoResponse:
         topology = csi.Topology(self.topology) if self.topology is not None else None
-        return csi.NodeGetInfoResponse(self.node_id, accessible_topology=topology)
+        return csi.NodeGetInfoResponse(self.node_id, self.max_volumes, accessible_topology=topology)
 
     async def node_stage_volume(self, request: csi.NodeStageVolumeRequest) -> csi.Empty:
         self._needs(csi.NodeCapability.STAGE_UNSTAGE_VOLUME)

@@ -11,6 +11,7 @@ from bayplan.api.codec import from_tree
 from bayplan.api.types import core_v1, storage_v1
 from bayplan.csi import messages as csi
 from bayplan.informers import InformerFactory
+from bayplan.kubelet.csi.attach_limit import AttachLimits
 from bayplan.kubelet.csi.drivers import Drivers
 from bayplan.kubelet.csi.node_info import CsiNodeInfo
 from bayplan.kubelet.csi.objects import CsiObjects
@@ -67,7 +68,8 @@ class CsiNode:
         self.drivers = Drivers(lambda _: self.driver.connection(), self.clock, lambda _: lambda *_: None)
         self.node_info = CsiNodeInfo(self.client, NODE, self.clock)
         self.registration = CsiRegistration(self.drivers, self.node_info, csi_objects, self.clock)
-        self.kind = CsiVolumes(self.drivers, csi_objects)
+        limits = AttachLimits(csi_objects, self.registration.look_again)
+        self.kind = CsiVolumes(self.drivers, csi_objects, limits)
         self.manager = VolumeManager(
             self.host, VolumeKinds((self.kind,)), node=lambda: self.node, in_use_changed=self._report
         )

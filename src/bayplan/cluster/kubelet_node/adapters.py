@@ -8,9 +8,9 @@ from bayplan.api.types import core_v1
 from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.cgroups.pods import PodCgroups, QosCgroups
 from bayplan.kubelet.kubelet import Kubelet
-from bayplan.kubelet.pod_syncer import VolumeNotReadyError
+from bayplan.kubelet.pod_syncer import VolumeLimitError, VolumeNotReadyError
 from bayplan.kubelet.user_namespaces import UserNamespaces
-from bayplan.kubelet.volumes.errors import VolumeError
+from bayplan.kubelet.volumes.errors import AttachLimitError, VolumeError
 from bayplan.kubelet.volumes.manager import VolumeManager
 
 
@@ -25,6 +25,8 @@ class WorkerVolumes:
         """See PodVolumes."""
         try:
             await self._manager.mount(pod)
+        except AttachLimitError as error:
+            raise VolumeLimitError(str(error)) from error
         except VolumeError as error:
             raise VolumeNotReadyError(str(error), is_reported=error.interrupted) from error
 

@@ -9,6 +9,7 @@ from bayplan.api.types import core_v1, storage_v1
 from bayplan.client import Client
 from bayplan.csi.registration import KIND
 from bayplan.informers import InformerFactory
+from bayplan.kubelet.csi.attach_limit import AttachLimits
 from bayplan.kubelet.csi.drivers import Drivers
 from bayplan.kubelet.csi.metrics import call_observer
 from bayplan.kubelet.csi.node_info import CsiNodeInfo
@@ -44,7 +45,8 @@ class NodeStorage:
         self._node_info = CsiNodeInfo(client, host.node_name, host.clock)
         self._registration = CsiRegistration(drivers, self._node_info, objects, host.clock)
         self._host = host
-        kinds = VolumeKinds((*default_kinds(), CsiVolumes(drivers, objects)))
+        limits = AttachLimits(objects, self._registration.look_again)
+        kinds = VolumeKinds((*default_kinds(), CsiVolumes(drivers, objects, limits)))
         self.volumes = VolumeManager(host, kinds, node=node, in_use_changed=in_use_changed)
 
     def error(self) -> str:

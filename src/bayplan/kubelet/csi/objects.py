@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from bayplan.api.errors import ApiError
@@ -12,6 +13,8 @@ from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.informers import Informer
 from bayplan.kubelet.volumes.errors import SetUpError
+
+logger = logging.getLogger(__name__)
 
 
 class CsiObjects:
@@ -39,6 +42,17 @@ class CsiObjects:
         except (ApiError, TransportError) as error:
             raise SetUpError(str(error)) from error
         return dict(found.status.attachment_metadata)
+
+    async def attach_error(self, driver: str, handle: str) -> storage_v1.VolumeError | None:
+        """Why a volume could not be attached to this node; None if that is not known."""
+        try:
+            found = await self._client.get(
+                storage_v1.VolumeAttachment, attachment_name(driver, handle, self._node_name)
+            )
+        except (ApiError, TransportError) as error:
+            logger.warning("attachment of volume %s: %s", handle, error)
+            return None
+        return found.status.attach_error
 
     async def credentials(self, reference: core_v1.SecretReference | None, what: str) -> dict[str, str]:
         """What a secret says, which must not be logged. what: the name of the field that names it, for errors. Raises SetUpError."""

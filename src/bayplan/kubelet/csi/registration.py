@@ -91,11 +91,18 @@ class CsiRegistration:
                 now = self._clock.monotonic()
                 if not period or now - self._asked.get(driver.name, now) < period:
                     continue
-                self._asked[driver.name] = now
-                try:
-                    await self._node_info.install(driver.name, await driver.client.node_get_info())
-                except (CsiError, NodeInfoError) as error:
-                    logger.warning("storage driver %s: %s", driver.name, error)
+                await self.look_again(driver.name)
+
+    async def look_again(self, name: str) -> None:
+        """Ask a driver anew about the node, and have its CSINode say that. What fails is only logged."""
+        driver = self._drivers.find(name)
+        if driver is None:
+            return
+        self._asked[name] = self._clock.monotonic()
+        try:
+            await self._node_info.install(name, await driver.client.node_get_info())
+        except (CsiError, NodeInfoError) as error:
+            logger.warning("storage driver %s: %s", name, error)
 
 
 def newest_version(versions: Sequence[str]) -> tuple[int, ...] | None:

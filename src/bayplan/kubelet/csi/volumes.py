@@ -17,6 +17,7 @@ from bayplan.api.volume_attachments import attachment_name, needs_attach, unique
 from bayplan.csi import messages as csi
 from bayplan.csi.errors import CsiError
 from bayplan.kubelet.csi import volume_data
+from bayplan.kubelet.csi.attach_limit import AttachLimits
 from bayplan.kubelet.csi.drivers import Driver, Drivers
 from bayplan.kubelet.csi.expansion import Expansion
 from bayplan.kubelet.csi.objects import CsiObjects
@@ -63,9 +64,10 @@ class CsiVolumes(VolumeKind):
     name = volume_data.KIND
     supports_mount_options = True
 
-    def __init__(self, drivers: Drivers, objects: CsiObjects) -> None:
+    def __init__(self, drivers: Drivers, objects: CsiObjects, limits: AttachLimits) -> None:
         self._drivers = drivers
         self._objects = objects
+        self._limits = limits
         self._operations = Operations()
         self._expansion = Expansion(objects)
         self._staged: set[str] = set()
@@ -84,6 +86,10 @@ class CsiVolumes(VolumeKind):
     def is_attachable(self, spec: VolumeSpec) -> bool:
         """See VolumeKind."""
         return spec.persistent_volume is not None and needs_attach(self._objects.driver(driver_of(spec)))
+
+    async def has_reached_limit(self, spec: VolumeSpec) -> bool:
+        """See VolumeKind."""
+        return await self._limits.has_reached(spec)
 
     def unique_name(self, spec: VolumeSpec, pod_uid: str) -> str:
         """See VolumeKind."""

@@ -27,6 +27,10 @@ class VolumeError(KubeletError):
         self.interrupted = interrupted
 
 
+class AttachLimitError(VolumeError):
+    """A pod waits for a volume that the node has no place for any more."""
+
+
 class SubPathError(KubeletError):
     """A subPath cannot be used. The text is for users and says nothing of the node's file system; `detail` is for the log."""
 

@@ -160,6 +160,10 @@ class VolumeKind(Protocol):
         """Whether something else attaches it to the node first; `set_up` waits for `node.status.volumesAttached` then."""
         return False
 
+    async def has_reached_limit(self, spec: VolumeSpec) -> bool:
+        """Whether a volume that is not attached cannot be, as the node has as many as it can have. Asked about volumes for which a pod has waited long."""
+        return False
+
     async def left_in_use(self, host: VolumeHost) -> Collection[str]:
         """Unique names of attachable volumes that are mounted on the node, whether a pod still has them or not."""
         return ()

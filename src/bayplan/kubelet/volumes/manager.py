@@ -15,7 +15,7 @@ from bayplan.api.types import core_v1
 from bayplan.kubelet.objects import ObjectError
 from bayplan.kubelet.volumes.claims import check_node_affinity, used_volumes, volume_spec
 from bayplan.kubelet.volumes.disk import make_pod_directories, orphans, remove_pod_directory, tear_down_volumes
-from bayplan.kubelet.volumes.errors import SetUpError, VolumeError
+from bayplan.kubelet.volumes.errors import AttachLimitError, SetUpError, VolumeError
 from bayplan.kubelet.volumes.interface import Mounted, VolumeHost, VolumeSpec, VolumeUsage
 from bayplan.kubelet.volumes.kinds import VolumeKinds
 from bayplan.kubelet.volumes.pod_volumes import PodVolume, PodVolumes, set_up_context
@@ -77,7 +77,11 @@ class VolumeManager:
                     entry.changed.clear()
                     await entry.changed.wait()
         except TimeoutError:
-            raise self._error(entry, names, "context deadline exceeded", interrupted=True) from None
+            late = self._error(entry, names, "context deadline exceeded", interrupted=True)
+            if await self._has_reached_limit(entry):
+                text = f"Node has reached its volume attachment limit, rejecting pod. {late}"
+                raise AttachLimitError(text, unmounted=late.unmounted, interrupted=True) from None
+            raise late from None
         return self.mounted(uid)
 
     async def mount(self, pod: core_v1.Pod) -> None:
@@ -212,6 +216,13 @@ class VolumeManager:
             f"failed to process volumes={_go_list(unknown)}: {reason}"
         )
         return VolumeError(text, unmounted=unmounted, interrupted=interrupted)
+
+    async def _has_reached_limit(self, entry: PodVolumes) -> bool:
+        """Whether a volume of a pod waits for a place on the node that there is not."""
+        for volume in list(entry.volumes.values()):
+            if volume.waits_for_attachment and await volume.kind.has_reached_limit(volume.spec):
+                return True
+        return False
 
     def _work_on(self, entry: PodVolumes, volume: PodVolume) -> bool:
         """See that a volume gets there, or is brought up to date; False if that is being done."""
