@@ -32,6 +32,7 @@ from bayplan.kubelet.pod_runtime import ContainerRequest, StartError
 from bayplan.kubelet.pod_syncer import VolumeLimitError, VolumeNotReadyError
 from bayplan.kubelet.resource_managers.container_manager import ContainerManager
 from bayplan.kubelet.resource_managers.errors import AllocationError
+from bayplan.kubelet.runtime.behaviour import Behaviour
 from bayplan.kubelet.runtime.simulated import SimulatedRuntime
 from bayplan.kubelet.runtime.types import (
     ContainerConfig,
@@ -48,6 +49,8 @@ from tests.apiserver.serving import ADMIN
 
 START = 1_767_323_045.0
 NODE = "n1"
+ENDS = Behaviour(run_seconds=5)
+FAILS = Behaviour(run_seconds=1, exit_code=3)
 LIMITS = LimitSettings(memory_capacity=8 << 30)
 
 
@@ -289,6 +292,19 @@ def phase(wanted: str) -> Callable[[core_v1.Pod | None], bool]:
 def ready(pod: core_v1.Pod | None) -> bool:
     """Whether a pod is ready."""
     return pod is not None and any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions)
+
+
+def status_of(pod: core_v1.Pod, name: str = "c") -> core_v1.ContainerStatus:
+    found = (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    return next(each for each in found if each.name == name)
+
+
+def waits(pod: core_v1.Pod | None, reason: str) -> bool:
+    """Whether the container waits, for this reason."""
+    if pod is None or not pod.status.container_statuses:
+        return False
+    waiting = status_of(pod).state.waiting
+    return waiting is not None and waiting.reason == reason
 
 
 def gone(pod: core_v1.Pod | None) -> bool:
