@@ -42,3 +42,10 @@ def test_a_kept_one_is_made_anew_for_another_service_range(tmp_path: Path) -> No
     moved = Cluster(settings("10.97.0.0/16"))
     assert ip_address("10.97.0.1") in addresses_of(moved)
     assert moved.credentials.authority == first.credentials.authority
+
+
+def test_it_is_for_all_addresses_of_the_machine_where_it_listens_on_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bayplan.cluster.cluster.machine_addresses", lambda: ("10.0.0.7", "fd00::2"))
+    found = addresses_of(Cluster(ClusterSettings(bind_address="0.0.0.0")))
+    assert {ip_address("10.0.0.7"), ip_address("fd00::2")} < found
+    assert ip_address("10.0.0.7") not in addresses_of(Cluster(ClusterSettings()))

@@ -40,6 +40,7 @@ from bayplan.cluster.stores import stores_of
 from bayplan.cluster.token_key_files import TokenKeyFiles
 from bayplan.cluster.what_if import respond, take
 from bayplan.support.clock import Clock, SystemClock
+from bayplan.support.machine import default_address, machine_addresses
 from bayplan.support.metrics import Registry
 from bayplan.support.randomness import Randomness, SystemRandomness
 
@@ -58,10 +59,16 @@ _PUBLISHED_EVERY: Final = 60.0
 """Seconds, as in kube-apiserver."""
 
 
+_ALL_ADDRESSES: Final = {"0.0.0.0": socket.AF_INET, "::": socket.AF_INET6}
+"""Addresses that stand for all of a machine."""
+
+
 def kubernetes_addresses(settings: ClusterSettings) -> tuple[str, ...]:
-    """The addresses that the certificate of the server is for."""
+    """The addresses that the certificate of the server is for: all of the machine's where it listens on all of them."""
     kubernetes_service = AddressRange(settings.api.service_cluster_ip_range.partition(",")[0]).first
-    return settings.bind_address, *settings.further_addresses, *settings.certificate_addresses, kubernetes_service
+    own = machine_addresses() if settings.bind_address in _ALL_ADDRESSES else ()
+    further = (*settings.further_addresses, *settings.certificate_addresses)
+    return settings.bind_address, *own, *further, kubernetes_service
 
 
 def url_of(bind_address: str, port: int) -> str:
@@ -336,7 +343,8 @@ class Cluster:
         settings = self.settings
         address = settings.further_addresses[0] if settings.further_addresses else settings.bind_address
         address = (self._member.own_address if self._member is not None else "") or address
-        address = {"0.0.0.0": "127.0.0.1", "::": "::1", "localhost": "127.0.0.1"}.get(address, address)
+        family = _ALL_ADDRESSES.get(address)
+        address = default_address(family) if family is not None else address.replace("localhost", "127.0.0.1")
         if self._leads:
             await self.api.publish_address(address, self.port)
         else:
