@@ -20,9 +20,11 @@ from bayplan.kubelet.dynamic_resources.health import DeviceHealth, HealthCache
 from bayplan.kubelet.dynamic_resources.health_watch import HealthWatch
 from bayplan.kubelet.dynamic_resources.manager import DraManager
 from bayplan.kubelet.dynamic_resources.messages import MESSAGES
+from bayplan.kubelet.dynamic_resources.metrics import DraMetrics
 from bayplan.kubelet.plugin_watcher import PluginRefused
 from bayplan.kubelet.resource_managers.errors import CheckpointError
 from bayplan.support.clock import LoopClock
+from bayplan.support.metrics import Registry
 from bayplan.support.rpc_errors import RpcError
 from bayplan.support.virtual_time import run
 
@@ -94,8 +96,10 @@ class Node:
         self.present: set[str] = {"a", "b"}
         client = cast("Client", self.api)
         health = HealthWatch(HealthCache(directory / "dra_health_state", self.clock), self.clock)
-        self.drivers = DraDrivers(client, "real-1", self.driver.connect, self.clock, health)
-        self.manager = DraManager(client, self.drivers, self.file, self.clock, lambda: self.present)
+        self.registry = Registry()
+        metrics = DraMetrics(self.registry, self.clock)
+        self.drivers = DraDrivers(client, "real-1", self.driver.connect, self.clock, health, metrics)
+        self.manager = DraManager(client, self.drivers, self.file, self.clock, lambda: self.present, metrics)
 
     async def register(self, endpoint: Path = ONE, *versions: str) -> None:
         await self.drivers.register("gpu", endpoint, versions or ("v1.DRAPlugin", "v1beta1.DRAPlugin"))
@@ -172,6 +176,32 @@ def test_what_pods_have_left_that_are_gone_is_taken_back(tmp_path: Path) -> None
         await asyncio.sleep(61)
         assert [call[1] for call in node.driver.calls] == ["NodePrepareResources", "NodeUnprepareResources"]
         tasks.cancel()
+
+    play(tmp_path, test)
+
+
+def test_what_is_done_for_claims_is_counted_under_kubelets_names(tmp_path: Path) -> None:
+    async def test(node: Node) -> None:
+        await node.register()
+        node.driver.fails = True
+        with pytest.raises(ClaimError):
+            await node.manager.prepare(pod("a"))
+        node.driver.fails = False
+        await node.manager.prepare(pod("a"))
+        text = node.registry.render().decode()
+        prepare = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources"
+        for code in ("Unavailable", "OK"):
+            labels = f'driver_name="gpu",grpc_status_code="{code}",method_name="{prepare}"'
+            assert f"dra_grpc_operations_duration_seconds_count{{{labels}}} 1" in text
+        for is_error in ("true", "false"):
+            labels = f'is_error="{is_error}",operation_name="PrepareResources"'
+            assert f"dra_operations_duration_seconds_count{{{labels}}} 1" in text
+        assert 'dra_resource_claims_in_use{driver_name="gpu"} 1' in text
+        assert 'dra_resource_claims_in_use{driver_name="<any>"} 1' in text
+        await node.manager.unprepare("a")
+        text = node.registry.render().decode()
+        assert 'dra_resource_claims_in_use{driver_name="<any>"} 0' in text
+        assert 'driver_name="gpu"} ' not in text
 
     play(tmp_path, test)
 

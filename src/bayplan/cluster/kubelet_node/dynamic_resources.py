@@ -19,6 +19,7 @@ from bayplan.kubelet.dynamic_resources.health import DeviceHealth, HealthCache
 from bayplan.kubelet.dynamic_resources.health_watch import HealthWatch
 from bayplan.kubelet.dynamic_resources.manager import DraManager
 from bayplan.kubelet.dynamic_resources.messages import KIND
+from bayplan.kubelet.dynamic_resources.metrics import DraMetrics
 from bayplan.kubelet.dynamic_resources.shown_devices import claimed_devices, health_statuses
 from bayplan.kubelet.dynamic_resources.state_file import NAME
 from bayplan.kubelet.errors import SyncError
@@ -29,6 +30,7 @@ from bayplan.kubelet.pod_syncer import PodVolumes, VolumeNotReadyError
 from bayplan.kubelet.pod_workers import WorkState
 from bayplan.kubelet.resource_managers.claimed_devices import ClaimedDevices
 from bayplan.kubelet.resource_managers.errors import AllocationError
+from bayplan.support.metrics import Registry
 from bayplan.support.rpc import Connection
 
 REASON: Final = "FailedPrepareDynamicResources"
@@ -37,15 +39,16 @@ Statuses = Callable[[core_v1.Pod], Mapping[str, tuple[core_v1.ResourceStatus, ..
 
 
 class NodeClaims:
-    """See the module. root: the kubelet's directory."""
+    """See the module. root: the kubelet's directory. registry: of its metrics."""
 
-    def __init__(self, kubelet: Kubelet, client: Client, root: Path) -> None:
+    def __init__(self, kubelet: Kubelet, client: Client, root: Path, registry: Registry) -> None:
         self._kubelet = kubelet
         self._health = HealthCache(root / HEALTH_NAME, kubelet.clock)
         watch = HealthWatch(self._health, kubelet.clock)
         watch.on_change = self._health_changed
-        self._drivers = DraDrivers(client, kubelet.node_name, Connection, kubelet.clock, watch)
-        self._manager = DraManager(client, self._drivers, root / NAME, kubelet.clock, self._pods)
+        metrics = DraMetrics(registry, kubelet.clock)
+        self._drivers = DraDrivers(client, kubelet.node_name, Connection, kubelet.clock, watch, metrics)
+        self._manager = DraManager(client, self._drivers, root / NAME, kubelet.clock, self._pods, metrics)
 
     def _pods(self) -> set[str] | None:
         """The pods of the node whose containers may run; None before all are known."""

@@ -19,6 +19,7 @@ from bayplan.client.errors import TransportError
 from bayplan.kubelet.dynamic_resources.errors import ClaimError
 from bayplan.kubelet.dynamic_resources.health_watch import HealthWatch
 from bayplan.kubelet.dynamic_resources.messages import SERVICES, method
+from bayplan.kubelet.dynamic_resources.metrics import DraMetrics
 from bayplan.kubelet.plugin_watcher import PluginRefused
 from bayplan.support.clock import Clock
 from bayplan.support.rpc_errors import RpcError
@@ -63,12 +64,14 @@ class DraDrivers:
         connect: Callable[[Path], Connection],
         clock: Clock,
         health: HealthWatch,
+        metrics: DraMetrics,
     ) -> None:
         self._client = client
         self._node_name = node_name
         self._connect = connect
         self._clock = clock
         self._health = health
+        self._metrics = metrics
         self._instances: dict[str, list[_Instance]] = {}
         self._to_wipe: dict[str, float] = {"": clock.monotonic()}
         """Driver (empty: all that are not there) -> when its slices are to be deleted."""
@@ -113,8 +116,10 @@ class DraDrivers:
         """What a driver answers to NodePrepareResources or NodeUnprepareResources. Raises ClaimError."""
         self.require((name,))
         instance = self._instances[name][-1]
+        full_name = method(instance.service, call)
         try:
-            return await instance.connection.call(method(instance.service, call), request, answer, CALL_SECONDS)
+            with self._metrics.call(name, full_name):
+                return await instance.connection.call(full_name, request, answer, CALL_SECONDS)
         except RpcError as error:
             raise ClaimError(f"{call}: {error}") from error
 

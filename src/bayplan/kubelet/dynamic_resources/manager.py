@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +29,7 @@ from bayplan.kubelet.dynamic_resources.drivers import DraDrivers
 from bayplan.kubelet.dynamic_resources.errors import ClaimError
 from bayplan.kubelet.dynamic_resources.health import DeviceHealth
 from bayplan.kubelet.dynamic_resources.messages import MESSAGES
+from bayplan.kubelet.dynamic_resources.metrics import ANY_DRIVER, PREPARE, UNPREPARE, DraMetrics
 from bayplan.kubelet.dynamic_resources.state_file import read_claims, write_claims
 from bayplan.kubelet.resource_managers.errors import CheckpointError
 from bayplan.support.clock import Clock
@@ -47,12 +49,15 @@ class DraManager:
         file: Path,
         clock: Clock,
         pods: Callable[[], Collection[str] | None],
+        metrics: DraMetrics,
     ) -> None:
         self._client = client
         self._drivers = drivers
         self._file = file
         self._clock = clock
         self._pods = pods
+        self._metrics = metrics
+        metrics.on_render(self._count)
         self._lock = asyncio.Lock()
         self._claims: dict[tuple[str, str], ClaimState] = {}
         """(namespace, name) -> claim."""
@@ -68,8 +73,9 @@ class DraManager:
         if not pod.spec.resource_claims and pod.status.extended_resource_claim_status is None:
             return
         async with self._lock:
-            if not self._is_ready(pod):
-                await self._prepare(pod)
+            with self._metrics.operation(PREPARE):
+                if not self._is_ready(pod):
+                    await self._prepare(pod)
 
     def _is_ready(self, pod: core_v1.Pod) -> bool:
         """Whether nothing is left to do. Raises ClaimError."""
@@ -130,15 +136,19 @@ class DraManager:
         if not any(pod_uid in one.pods for one in self._claims.values()):
             return
         async with self._lock:
-            mine = [one for one in self._claims.values() if pod_uid in one.pods]
-            last = [one for one in mine if len(one.pods) == 1]
-            for driver, batch in _by_driver(last).items():
-                await self._ask(driver, "NodeUnprepareResources", batch, MESSAGES["UnprepareResponse"])
-            for claim in last:
-                self._claims.pop((claim.namespace, claim.name))
-            for claim in mine:
-                claim.pods.discard(pod_uid)
-            self._save()
+            with self._metrics.operation(UNPREPARE):
+                await self._unprepare(pod_uid)
+
+    async def _unprepare(self, pod_uid: str) -> None:
+        mine = [one for one in self._claims.values() if pod_uid in one.pods]
+        last = [one for one in mine if len(one.pods) == 1]
+        for driver, batch in _by_driver(last).items():
+            await self._ask(driver, "NodeUnprepareResources", batch, MESSAGES["UnprepareResponse"])
+        for claim in last:
+            self._claims.pop((claim.namespace, claim.name))
+        for claim in mine:
+            claim.pods.discard(pod_uid)
+        self._save()
 
     def cdi_devices(self, pod: core_v1.Pod, container: AnyContainer) -> tuple[str, ...]:
         """What a container gets, by the runtime's names of devices. Raises ClaimError."""
@@ -183,6 +193,14 @@ class DraManager:
                     await self.unprepare(uid)
                 except ClaimError as error:
                     logger.info("claims of pod %s, which is gone, are tried again: %s", uid, error)
+
+    def _count(self) -> None:
+        """Say how many claims are in use."""
+        prepared = [one for one in self._claims.values() if one.is_prepared]
+        counts = Counter(driver for one in prepared for driver in one.drivers)
+        self._metrics.in_use.children.clear()
+        for driver, count in (*counts.items(), (ANY_DRIVER, len(prepared))):
+            self._metrics.in_use.labels(driver).set(count)
 
     def _save(self) -> None:
         try:
