@@ -19,6 +19,7 @@ from bayplan.api.types import core_v1
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.errors import RealNodeError
 from bayplan.cluster.real_nodes import node as node_module
+from bayplan.cluster.real_nodes import service as service_module
 from bayplan.cluster.real_nodes.cni_results import RESULTS
 from bayplan.cluster.real_nodes.containerd import import_image
 from bayplan.cluster.real_nodes.kubelet_files import ApiAccess
@@ -304,6 +305,20 @@ def test_second_cluster_of_the_same_directory_is_refused(tmp_path: Path) -> None
 
     asyncio.run(steps())
     assert traces(settings) == []
+
+
+def test_a_cluster_whose_network_cannot_be_made_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_for(tmp_path, 1)
+
+    async def overlaps(_: RealNodeSettings) -> None:
+        assert traces(settings)
+        raise RealNodeError("the network of pods overlaps with another one")
+
+    monkeypatch.setattr(service_module, "make_bridge", overlaps)
+    for _ in range(2):
+        with pytest.raises(RealNodeError, match="overlaps"):
+            asyncio.run(RealNodes(settings, SystemClock()).prepare())
+        assert traces(settings) == []
 
 
 def test_node_whose_containerd_hangs_is_removed_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

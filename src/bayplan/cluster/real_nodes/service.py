@@ -68,9 +68,19 @@ class RealNodes:
             self._ownership = Ownership(self.settings)
             await make_bridge(self.settings)
         except BaseException:
-            self._release(lock)
+            await self._give_up(lock)
             raise
         self._lock = lock
+
+    async def _give_up(self, lock: FileLock) -> None:
+        """Leave the machine as it was, as far as that is possible."""
+        try:
+            if self._ownership is not None:
+                await remove_leftovers(self.settings, self._clock)
+        except RealNodeError as error:
+            logger.error("%s", error)
+        finally:
+            self._release(lock)
 
     async def join(self, cluster: Cluster) -> None:
         """Start the nodes of a cluster that listens on `addresses`. Raises RealNodeError."""
