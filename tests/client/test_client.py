@@ -329,8 +329,13 @@ def test_status_is_written_apart_from_the_rest(over: Callable[[Case], None]) -> 
         made = await pod(door.client, "p", node_name="n1")
         made.status.phase = "Running"
         made.metadata.labels = {"app": "p", "new": "label"}
+        assert made.metadata.managed_fields
         written = await door.client.update_status(made)
         assert written.status.phase == "Running"
+        assert made.metadata.managed_fields, "what a caller has is not changed"
+        managers = [{each.manager for each in one.metadata.managed_fields} for one in (made, written)]
+        assert managers[0] <= managers[1], "who wrote the rest is still known"
+        assert any(each.subresource == "status" for each in written.metadata.managed_fields)
         patch = {"status": {"message": "m"}}
         patched = await door.client.patch(
             core_v1.Pod, "p", "default", patch, patch_type=STRATEGIC_PATCH, subresource="status"

@@ -164,8 +164,13 @@ class Client:
         return await self._send("PUT", kind.path(meta.namespace, meta.name, subresource), obj, kind, dry_run)
 
     async def update_status(self, obj: T) -> T:
-        """Replace the status of an object."""
-        return await self.update(obj, subresource="status")
+        """Replace the status of an object. Who manages the fields of a built-in one is not sent: it stays as it is, and would be half of what is to be read."""
+        shown: Any = obj
+        if isinstance(obj, msgspec.Struct):
+            metadata = msgspec.structs.replace(_meta(obj), managed_fields=())
+            shown = msgspec.structs.replace(shown, metadata=metadata)
+        changed: T = await self.update(shown, subresource="status")
+        return changed
 
     async def patch(
         self,
