@@ -117,9 +117,9 @@ def test_a_level_that_uses_its_own_seats_does_not_lend_them() -> None:
 
 def test_demand_rises_at_once_and_falls_slowly() -> None:
     demand = Demand()
-    demand.update({4.0: 5.0, 0.0: 5.0}, 4)
+    demand.update({4: 5.0, 0: 5.0}, 4)
     assert (demand.average, demand.deviation, demand.highest, demand.smoothed) == (2.0, 2.0, 4, 4.0)
-    demand.update({0.0: 10.0}, 0)
+    demand.update({0: 10.0}, 0)
     assert demand.smoothed == pytest.approx(4.0 * 0.977)
     demand.update({}, 7)
     assert (demand.highest, demand.average) == (7, 0.0)

@@ -25,7 +25,7 @@ class Demand:
         self.smoothed = 0.0
         """Average and deviation, which falls slowly when they fall, and rises with them at once."""
 
-    def update(self, durations: Mapping[float, float], highest: int) -> None:
+    def update(self, durations: Mapping[int, float], highest: int) -> None:
         """A period is over. durations: seconds by seats wanted; highest: most seats wanted, however shortly."""
         self.highest = highest
         elapsed = sum(durations.values())

@@ -10,13 +10,13 @@ Requests that last are not counted, as in Kubernetes, but for watches until they
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from bayplan.api.types import flowcontrol_v1 as fc
 from bayplan.apiserver.flow_control.configuration import Classification, Configuration
+from bayplan.apiserver.flow_control.deadlines import Deadlines
 from bayplan.apiserver.flow_control.estimation import MUTATING, Estimator, ObjectStatistics
 from bayplan.apiserver.flow_control.levels import Level
 from bayplan.apiserver.flow_control.measuring import FlowMetrics, FlowSeries
@@ -33,8 +33,6 @@ from bayplan.support.durations import go_seconds
 from bayplan.support.metrics import Registry
 
 _EXECUTING = State.EXECUTING
-_MANY: Final = 256
-"""Waits that have ended are not looked for among fewer than these."""
 Admission = Ticket[Classification]
 """A request at the gate; its details are the request."""
 
@@ -61,11 +59,7 @@ class Gate:
         self.executing = [0, 0]
         """Requests that execute: those that change something, and those that read."""
         self._waiters: dict[Admission, asyncio.Future[bool]] = {}
-        self._deadlines: list[tuple[float, int, Admission]] = []
-        """When the waits of requests end, a heap; many have ended before."""
-        self._deadline_timer: Timer | None = None
-        """Runs when the first of them is over."""
-        self._waits = 0
+        self._deadlines: Deadlines[Admission] = Deadlines(clock, self._time_out)
         self._timers: dict[Level, Timer] = {}
         """Run when seats become free by themselves for which a request waits."""
         self._turns: dict[Level, None] = {}
@@ -215,13 +209,14 @@ class Gate:
             return not admission.reason
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiters[admission] = future
-        self._end_wait_at(admission.arrival + self._wait_seconds(admission.details), admission)
+        number = self._deadlines.add(admission.arrival + self._wait_seconds(admission.details), admission)
         try:
             return await future
         except asyncio.CancelledError:
             self._forget(admission)
             raise
         finally:
+            self._deadlines.remove(number)
             del self._waiters[admission]
 
     async def pace_refusal(self, admission: Admission) -> None:
@@ -279,30 +274,12 @@ class Gate:
                 timeout = min(timeout, go_seconds(given) or timeout)
         return min(timeout * WAIT_SHARE, MAXIMUM_WAIT_SECONDS)
 
-    def _end_wait_at(self, deadline: float, admission: Admission) -> None:
-        self._waits += 1
-        deadlines = self._deadlines
-        if len(deadlines) > _MANY + 4 * len(self._waiters):
-            deadlines[:] = [one for one in deadlines if one[2].is_waiting]
-            heapq.heapify(deadlines)
-        heapq.heappush(deadlines, (deadline, self._waits, admission))
-        if self._deadline_timer is None or deadlines[0][2] is admission:
-            self._watch_deadlines()
-
-    def _watch_deadlines(self) -> None:
-        """End the waits that are over, and come back when the next one is. One timer serves all: nearly all waits end long before."""
-        now, deadlines = self._clock.monotonic(), self._deadlines
-        if self._deadline_timer is not None:
-            self._deadline_timer.cancel()
-            self._deadline_timer = None
-        while deadlines and (deadlines[0][0] <= now or not deadlines[0][2].is_waiting):
-            admission = heapq.heappop(deadlines)[2]
-            if admission.is_waiting:
-                admission.flow.level.retry_after.rejected(now)
-                self._abandon(admission, TIME_OUT)
-                self._tell(admission, executes=False)
-        if deadlines:
-            self._deadline_timer = self._clock.call_later(deadlines[0][0] - now, self._watch_deadlines)
+    def _time_out(self, admission: Admission) -> None:
+        """A request has waited as long as it may; one that has just started may not know it yet."""
+        if admission.is_waiting:
+            admission.flow.level.retry_after.rejected(self._clock.monotonic())
+            self._abandon(admission, TIME_OUT)
+            self._tell(admission, executes=False)
 
     def _abandon(self, admission: Admission, reason: str) -> None:
         level, now = admission.flow.level, self._clock.monotonic()

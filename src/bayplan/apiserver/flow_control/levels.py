@@ -11,7 +11,8 @@ Source: Kubernetes' `apiserver/pkg/util/flowcontrol/apf_controller.go`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 from bayplan.api.types import flowcontrol_v1 as fc
 from bayplan.apiserver.flow_control.allocation import MINIMUM_TARGET, Share, allocate
@@ -28,6 +29,45 @@ from bayplan.apiserver.flow_control.queue_set import QueueSet
 from bayplan.apiserver.flow_control.queues import EXEMPT, FlowCounts
 from bayplan.apiserver.flow_control.retry_after import RetryAfter
 from bayplan.apiserver.flow_control.shuffle_sharding import deck_error
+
+
+class Times:
+    """Seconds by a number, for each of the numbers that metrics show: there are few of each, but thousands of combinations of them in ten seconds."""
+
+    __slots__ = ("executing", "seats", "waiting", "wanted")
+
+    def __init__(self) -> None:
+        self.executing: dict[int, float] = {}
+        """By requests that execute."""
+        self.waiting: dict[int, float] = {}
+        """By requests that wait."""
+        self.seats: dict[int, float] = {}
+        """By seats that are occupied."""
+        self.wanted: dict[int, float] = {}
+        """By seats that are occupied or waited for."""
+
+    def add(self, durations: Mapping[tuple[int, int, int, int], float], all_wanted: dict[int, float]) -> None:
+        """Take over what `QueueSet.durations` says. all_wanted: gets the seconds by seats wanted as well."""
+        executing, waiting, seats, wanted = (
+            defaultdict[int, float](float),
+            defaultdict[int, float](float),
+            defaultdict[int, float](float),
+            defaultdict[int, float](float),
+        )
+        for (running, taken, queued, more), seconds in durations.items():
+            executing[running] += seconds
+            waiting[queued] += seconds
+            seats[taken] += seconds
+            wanted[taken + more] += seconds
+        for new, into in (
+            (executing, self.executing),
+            (waiting, self.waiting),
+            (seats, self.seats),
+            (wanted, self.wanted),
+            (wanted, all_wanted),
+        ):
+            for number, seconds in new.items():
+                into[number] = into.get(number, 0.0) + seconds
 
 
 class Level:
@@ -54,9 +94,9 @@ class Level:
         """Whether its object is gone: it goes when its last request is answered."""
         self.counts: dict[str, FlowCounts] = {}
         """By the name of the flow schema."""
-        self.times: dict[tuple[int, int, int, int], float] = {}
-        """What `QueueSet.durations` has collected for metrics; to be emptied by who reads it."""
-        self._wanted: dict[float, float] = {}
+        self.times = Times()
+        """What `QueueSet.durations` has collected for metrics; to be replaced by who reads it."""
+        self._wanted: dict[int, float] = {}
         """Seconds by seats wanted, since the last adjustment."""
 
     @property
@@ -122,11 +162,8 @@ class Level:
         """Read what the queues have measured."""
         queue_set = self.queue_set
         queue_set.advance(now)
-        for key, seconds in queue_set.durations.items():
-            wanted = key[1] + key[3]
-            self._wanted[wanted] = self._wanted.get(wanted, 0.0) + seconds
-            self.times[key] = self.times.get(key, 0.0) + seconds
-        queue_set.durations = {}
+        durations, queue_set.durations = queue_set.durations, {}
+        self.times.add(durations, self._wanted)
 
     def end_period(self, now: float) -> None:
         """Learn what has been wanted since the last adjustment."""

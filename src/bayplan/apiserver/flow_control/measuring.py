@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bayplan.apiserver.flow_control.configuration import Classification, Configuration
-from bayplan.apiserver.flow_control.levels import Level
+from bayplan.apiserver.flow_control.levels import Level, Times
 from bayplan.apiserver.flow_control.metric_table import (
     COUNTERS,
     HISTOGRAMS,
@@ -191,7 +191,7 @@ class FlowMetrics:
         """Bring in the utilizations. To be called before limits change, since they are parts of these."""
         for level in configuration.levels.values():
             level.collect(now)
-            if level.times:
+            if level.times.executing:
                 self._take_times(level, configuration.server_limit)
 
     def _take_times(self, level: Level, server_limit: int) -> None:
@@ -202,15 +202,15 @@ class FlowMetrics:
         executing, waiting = requests.labels("executing", level.name), requests.labels("waiting", level.name)
         seats = self._timed["priority_level_seat_utilization"].labels("executing", level.name)
         demand = self._timed["demand_seats"].labels(level.name)
-        for (running, taken, queued, wanted), seconds in level.times.items():
-            for histogram, value in (
-                (executing, running / limit),
-                (waiting, queued / room),
-                (seats, taken / limit),
-                (demand, (taken + wanted) / limit),
-            ):
-                _observe(histogram, value, seconds)
-        level.times = {}
+        times, level.times = level.times, Times()
+        for histogram, by_number, divisor in (
+            (executing, times.executing, limit),
+            (waiting, times.waiting, room),
+            (seats, times.seats, limit),
+            (demand, times.wanted, limit),
+        ):
+            for number, seconds in by_number.items():
+                _observe(histogram, number / divisor, seconds)
 
 
 def _observe(histogram: Histogram, value: float, seconds: float) -> None:
