@@ -103,9 +103,11 @@ class Request:
 class FlowIdentity:
     """Which flow schema and priority level a request was assigned to, as its answer says: by uid, so that names are not given away."""
 
-    __slots__ = ("fields", "head", "headers")
+    __slots__ = ("fields", "head", "headers", "is_exempt")
 
-    def __init__(self, schema: str, level: str) -> None:
+    def __init__(self, schema: str, level: str, *, is_exempt: bool) -> None:
+        """schema, level: their uids. is_exempt: whether the level has no limit."""
+        self.is_exempt = is_exempt
         self.headers = {"X-Kubernetes-Pf-Flowschema-Uid": schema, "X-Kubernetes-Pf-Prioritylevel-Uid": level}
         self.head = "".join(f"{name}: {uid}\r\n" for name, uid in self.headers.items()).encode()
         """The headers as they stand in the head of an answer."""

@@ -44,7 +44,7 @@ class Classification(Flow):
         """Whether its requests always execute."""
         self.distinguisher = distinguisher
         """Which flow of the schema; "" if the level has not several queues."""
-        self.identity = FlowIdentity(schema.metadata.uid, level.config.metadata.uid)
+        self.identity = FlowIdentity(schema.metadata.uid, level.config.metadata.uid, is_exempt=level.is_exempt)
         self.series: FlowSeries | None = None
         """Where its requests are measured; None until there was one."""
         queuing = level.queuing

@@ -36,6 +36,7 @@ from bayplan.apiserver.http.headers import (
     block_of,
     query_of,
 )
+from bayplan.apiserver.http.intake import Intake, user_of
 from bayplan.apiserver.http.listener import has_input, peer_of
 from bayplan.apiserver.requests import Request, Response
 
@@ -51,6 +52,8 @@ class ApiHandler(Protocol):
     """Answers the requests of connections."""
 
     header_cache: HeaderCache
+    intake: Intake
+    """Says which requests are taken up at once."""
     is_draining: bool
     """Whether the server ends: each connection closes after its next answer."""
 
@@ -107,6 +110,7 @@ class Connection(RequestHandler):
         "is_long_running",
         "method",
         "rests_since",
+        "user",
     )
 
     def __init__(self, manager: web.Server, handler: ApiHandler, **settings: Any) -> None:
@@ -150,6 +154,8 @@ class Connection(RequestHandler):
         """When the last request was answered (Unix seconds); None while there is one."""
         self.head_since: float | None = None
         """When the first byte of a head came whose end has not come (Unix seconds); None if there is no such head."""
+        self.user: str | None = None
+        """Whose requests the connection brings (see `user_of`); None if they are taken up as they come."""
 
     def data_received(self, data: bytes) -> None:
         """Bytes of the client."""
@@ -158,12 +164,31 @@ class Connection(RequestHandler):
         if not data or self._is_tunnel:
             super().data_received(data)
         elif self._at_rest:
-            if self._partial or not self._take(data):
-                self._begin(data)
+            user = self.user
+            if user is None or self._handler.intake.try_take(user):
+                self._take_up(data)
+            else:
+                self._at_rest, self._is_complete, self._held = False, True, data
+                self._handler.intake.wait(user, self._take_up_held)
         elif self._is_complete:
             self._hold(data)
         else:
             self._feed(data)
+
+    def _take_up(self, data: bytes) -> None:
+        """Begin with the next request."""
+        if self._partial or not self._take(data):
+            self._begin(data)
+
+    def _take_up_held(self) -> None:
+        """Begin with the request that has waited for that, unless its client has gone."""
+        held, self._held = self._held, b""
+        if self.transport is None or self._discards:
+            return
+        self._at_rest, self._is_complete = True, False
+        if not (self._reading_paused or self._buffer_paused):
+            self._resume_transport_reading()
+        self._take_up(held)
 
     def _hold(self, data: bytes) -> None:
         self._held += data
@@ -318,6 +343,7 @@ class Connection(RequestHandler):
                 response.not_relayed()
             return
         now = self._handler.now()
+        self.user = user_of(request, response)
         simple = simple_response_bytes(request, self._handler.named(response), transport, now)
         if simple is None:
             self._answered = request, response

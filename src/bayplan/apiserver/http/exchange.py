@@ -23,6 +23,8 @@ class Peer(Protocol):
     """What the client's certificate is good for; known once a request has come."""
     has_spoken: bool
     """Whether a request has come."""
+    user: str | None
+    """Whose requests come this way, as far as a priority level limits them (see `intake`)."""
 
     @property
     def transport(self) -> asyncio.Transport | None:

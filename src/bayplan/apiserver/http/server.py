@@ -37,6 +37,7 @@ from bayplan.apiserver.http.head import HEAD_LIMIT
 from bayplan.apiserver.http.headers import NO_QUERY, ParsedHeaders, header_cache
 from bayplan.apiserver.http.http2_support import http2_metrics, http2_settings
 from bayplan.apiserver.http.identity import NOBODY, Identities
+from bayplan.apiserver.http.intake import Intake, user_of
 from bayplan.apiserver.http.listener import Listener
 from bayplan.apiserver.http.origins import origin_of
 from bayplan.apiserver.http.relay import Relays
@@ -107,6 +108,7 @@ class HttpServer:
         for label, count in (("readOnly", self._reading), ("mutating", self._mutating)):
             server.measured.in_flight.labels(label).set_function(count)
         self.header_cache = header_cache()
+        self.intake = Intake()
 
     @property
     def _is_open(self) -> bool:
@@ -308,6 +310,7 @@ class HttpServer:
         else:
             request, response = answered
         self.named(response)
+        connection.user = user_of(request, response)
         connection.is_long_running = response.watcher is not None or response.relay is not None
         if response.watcher is not None:
             return await self._watches.serve(http, _headers(response), response.watcher)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Final, Protocol, cast
 
 from aiohttp import web
@@ -88,6 +89,7 @@ class Http2Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.certified: Certified | None = None
         self.has_spoken = False
+        self.user: str | None = None
         self.rests_since: float | None = handler.now()
         self.head_since: float | None = None
 
@@ -129,8 +131,17 @@ class Http2Connection(asyncio.Protocol):
             self.head_since = self.handler.now()
         ready, self._ready = self._ready, []
         for stream in ready:
-            self._requests.start(stream)
+            if self.user is None or self.handler.intake.try_take(self.user):
+                self._requests.start(stream)
+            else:
+                stream.is_held = True
+                self.handler.intake.wait(self.user, partial(self._start_held, stream))
         self.sender.flush()
+
+    def _start_held(self, stream: Http2Stream) -> None:
+        """Take up a request that has waited for that; of a stream that its client has ended nothing is left to do."""
+        stream.is_held = False
+        self._requests.start(stream)
 
     def pause_writing(self) -> None:
         """See asyncio.BaseProtocol: the client does not read."""
@@ -177,7 +188,7 @@ class Http2Connection(asyncio.Protocol):
         stream = self._streams.get(event.stream_id)
         if stream is not None:
             stream.complete()
-            if stream.task is None and stream not in self._ready:
+            if stream.task is None and not stream.is_held and stream not in self._ready:
                 self._ready.append(stream)
         return 0
 

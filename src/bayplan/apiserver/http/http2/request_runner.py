@@ -32,6 +32,7 @@ from bayplan.apiserver.http.http2.fields import (
 )
 from bayplan.apiserver.http.http2.sending import FrameSender
 from bayplan.apiserver.http.http2.stream import Http2Stream, discard
+from bayplan.apiserver.http.intake import user_of
 from bayplan.apiserver.requests import Request, Response
 
 logger = logging.getLogger(__name__)
@@ -140,6 +141,7 @@ class RequestRunner:
 
     def _send(self, stream: Http2Stream, request: Request, response: Response) -> None:
         """Send a response of the fast path, or let the slow path send it."""
+        stream.user = user_of(request, response)
         if stream.output.is_done:
             discard(response)
         elif is_simple(request, self._handler.named(response), stream.output.get_write_buffer_size()):

@@ -43,6 +43,7 @@ class Http2Stream:
         "connection",
         "fields",
         "is_complete",
+        "is_held",
         "is_long_running",
         "key",
         "length",
@@ -66,6 +67,8 @@ class Http2Stream:
         """What has come of the body before the request was taken up."""
         self.is_complete = False
         """Whether the body has come whole."""
+        self.is_held = False
+        """Whether it waits to be taken up (see `intake`)."""
         self.is_long_running = False
         """Whether the request lasts until its client or the server ends it."""
         self.task: asyncio.Task[None] | None = None
@@ -139,6 +142,15 @@ class Http2Stream:
     @has_spoken.setter
     def has_spoken(self, value: bool) -> None:
         self.connection.has_spoken = value
+
+    @property
+    def user(self) -> str | None:
+        """Whose requests come on the connection."""
+        return self.connection.user
+
+    @user.setter
+    def user(self, value: str | None) -> None:
+        self.connection.user = value
 
     def take_answered(self) -> tuple[Request, Response] | None:
         """See Exchange."""
