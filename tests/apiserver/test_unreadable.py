@@ -51,6 +51,9 @@ class Lock:
     def is_current(self, value: bytes) -> bool:
         return value.startswith(self.word)
 
+    def form(self, value: bytes) -> bytes:
+        return value[:4]
+
 
 class Locked:
     """A server with one config map, `a`, of which `lose` makes one that cannot be read."""

@@ -30,6 +30,9 @@ class Marked:
     def is_current(self, value: bytes) -> bool:
         return value.startswith(self._mark)
 
+    def form(self, value: bytes) -> bytes:
+        return value[:4]
+
 
 def test_forms_lie_over_each_other() -> None:
     async def run() -> None:

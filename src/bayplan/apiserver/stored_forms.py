@@ -68,6 +68,9 @@ class StoredForm:
     def is_current(self, value: bytes) -> bool:
         return value.startswith(protobuf.MAGIC if self._is_protobuf else self._kind.type_meta)
 
+    def form(self, value: bytes) -> bytes:
+        return protobuf.MAGIC if value.startswith(protobuf.MAGIC) else value[: len(self._kind.type_meta)]
+
     def _renewed(self, value: bytes) -> bytes:
         """The JSON of an object in protobuf, or in another version. What kube-apiserver fills in when it reads is filled in."""
         if value.startswith(protobuf.MAGIC):

@@ -19,6 +19,7 @@ from bayplan.support.blocking import in_thread
 from bayplan.support.clock import Clock
 from bayplan.support.metrics import Registry
 from bayplan.support.private_files import write_private
+from bayplan.support.random_pool import RandomPool
 from bayplan.support.randomness import SystemRandomness
 
 _LOOKED_AT_EVERY: Final = 60.0
@@ -39,6 +40,7 @@ class Encryption:
         self._envelope_metrics = EnvelopeMetrics(metrics, server_id)
         self._metrics = TransformationMetrics(metrics, clock.now)
         self._uuid = SystemRandomness().uuid4
+        self._nonces = RandomPool(clock.monotonic)
         reloads = ReloadMetrics(metrics, _METRICS, server_id, clock.now)
         self._file = FollowedFiles(
             str(path), path.read_bytes, self._use, clock, every=_LOOKED_AT_EVERY, record=reloads.record
@@ -71,13 +73,13 @@ class Encryption:
 
     def _read(self, data: bytes) -> Resources:
         """Raises UnicodeDecodeError, ConfigurationError."""
-        return read_configuration(data.decode(), os.urandom, self._open_envelopes, self._metrics)
+        return read_configuration(data.decode(), self._nonces, self._open_envelopes, self._metrics)
 
     def _open_envelopes(self, name: str, endpoint: str, seconds: float) -> Envelopes:
         from bayplan.cluster.kms_client import KmsClient  # needs gRPC
 
         service = KmsClient(endpoint, seconds)
-        return Envelopes(name, service, os.urandom, self._uuid, self._clock.now, self._envelope_metrics)
+        return Envelopes(name, service, os.urandom, self._uuid, self._clock.now, self._envelope_metrics, self._nonces)
 
     @property
     def asks_services(self) -> bool:

@@ -9,7 +9,7 @@ What a transformer cannot read is delivered as an `UnreadableValue`: one lost ke
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -37,7 +37,10 @@ class Transformer(Protocol):
         """What a stored form stands for. Raises Untransformable."""
 
     def is_current(self, value: bytes) -> bool:
-        """Whether a stored form is the one that would be written today."""
+        """Whether a stored form, or the `form` of it, is the one that would be written today."""
+
+    def form(self, value: bytes) -> bytes:
+        """As much of a stored form as `is_current` looks at. There may be thousands of them: if equal ones can be the same object, they are."""
 
 
 class Readiness(Protocol):
@@ -50,7 +53,6 @@ class Readiness(Protocol):
         """Return when it can, or when it is known why not; `from_storage` tells that."""
 
 
-_FORM_BYTES: Final = 128
 Choose = Callable[[str], Transformer | None]
 """The transformer of a key; None if its values are kept as they are."""
 
@@ -68,7 +70,7 @@ class TransformingStore:
         self._choose = choose
         self._forms_stay_current = forms_stay_current
         self._forms: dict[str, bytes] = {}
-        """Begin of the stored form of values that were transformed, by key: long enough to know the form again."""
+        """The form of values that were transformed, by key."""
         self._own: dict[str, tuple[bytes, bytes, Transformer]] = {}
         """Values that are being put, stored form first, and their transformer, by key: their events need not be read."""
 
@@ -116,7 +118,7 @@ class TransformingStore:
         if value is None or (self._forms_stay_current and transformer.is_current(value)):
             self._forms.pop(key, None)
         else:
-            self._forms[key] = value[:_FORM_BYTES]
+            self._forms[key] = transformer.form(value)
 
     def _event(self, event: Event) -> Event:
         own = self._own.get(event.key)

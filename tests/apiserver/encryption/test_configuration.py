@@ -11,7 +11,7 @@ import pytest
 
 from bayplan.apiserver.configuration.files import ConfigurationError
 from bayplan.apiserver.encryption.configuration import read_configuration
-from bayplan.apiserver.encryption.resources import Resources, etcd_key
+from bayplan.apiserver.encryption.resources import Resources, bound_folders
 
 SECRET = base64.b64encode(bytes(32)).decode()
 
@@ -176,4 +176,6 @@ def test_a_wrong_configuration_is_refused_with_its_field(name: str) -> None:
     ],
 )
 def test_values_are_bound_to_the_key_that_kube_apiserver_would_use(key: str, expected: str) -> None:
-    assert etcd_key(key) == expected
+    folder, bound = bound_folders(key)
+    assert key.startswith(folder)
+    assert bound + key.removeprefix(folder) == expected

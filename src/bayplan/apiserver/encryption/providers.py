@@ -12,8 +12,7 @@ Source: `k8s.io/apiserver/pkg/storage/value`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -47,6 +46,9 @@ class Secret(Protocol):
     def decrypt(self, key: str, data: bytes) -> bytes:
         """What was encrypted. Raises Unreadable."""
 
+    telling_bytes: ClassVar[int]
+    """How much of the begin of what was encrypted `is_current` looks at."""
+
     def is_current(self, begin: bytes) -> bool:
         """Whether what was encrypted, of which this is the begin, would be encrypted with the same key today."""
 
@@ -59,6 +61,8 @@ class Secret(Protocol):
 
 class _Fixed:
     """A secret that is the same as long as it is configured."""
+
+    telling_bytes: ClassVar[int] = 0
 
     def is_ready(self, data: bytes) -> bool:
         return True
@@ -140,8 +144,7 @@ class SecretBox(_Fixed):
             raise Unreadable("output array was not large enough for encryption") from None
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
+class Provider(NamedTuple):
     """One secret under the prefix of its values; the identity has neither."""
 
     prefix: bytes
@@ -157,12 +160,13 @@ class Providers:
     def __init__(
         self,
         providers: Sequence[Provider],
-        bound_key: Callable[[str], str] = str,
+        folders: tuple[str, str] = ("", ""),
         metrics: TransformationMetrics | None = None,
         resource: str = "",
     ) -> None:
-        """bound_key: what values are bound to, of a key of the store. resource: names in metrics what is encrypted."""
-        self._bound_key = bound_key
+        """folders: what keys of the resource begin with in the store, and in what values are bound to. resource: names in metrics what is encrypted."""
+        folder, self._bound_folder = folders
+        self._folder_size = len(folder)
         metrics = metrics or TransformationMetrics(Registry(), float)
         self._writer = providers[0]
         self._written = metrics.of(resource, TO_STORAGE, providers[0].prefix)
@@ -170,10 +174,10 @@ class Providers:
 
     def to_storage(self, key: str, value: bytes) -> bytes:
         """See `bayplan.store.transforming.Transformer`."""
-        measured = self._written
-        started, secret = measured.now(), self._writer.secret
+        measured, (prefix, secret) = self._written, self._writer
+        started = measured.now()
         try:
-            stored = value if secret is None else self._writer.prefix + secret.encrypt(self._bound_key(key), value)
+            stored = value if secret is None else prefix + secret.encrypt(self._bound(key), value)
         except Unreadable as error:
             measured.failed()
             raise Untransformable(key, str(error)) from None
@@ -182,10 +186,21 @@ class Providers:
 
     def is_current(self, value: bytes) -> bool:
         """See `bayplan.store.transforming.Transformer`."""
-        prefix, secret = self._writer.prefix, self._writer.secret
+        prefix, secret = self._writer
         if secret is None:
             return not value.startswith(ENCRYPTED)
         return value.startswith(prefix) and secret.is_current(value[len(prefix) :])
+
+    def form(self, value: bytes) -> bytes:
+        """See `bayplan.store.transforming.Transformer`."""
+        for (prefix, secret), _ in self._readers:
+            if secret is not None and value.startswith(prefix):
+                return value[: len(prefix) + secret.telling_bytes] if secret.telling_bytes else prefix
+        return value[: len(ENCRYPTED)]
+
+    def _bound(self, key: str) -> str:
+        """What values under a key of the store are bound to."""
+        return self._bound_folder + key[self._folder_size :]
 
     def unready(self, value: bytes) -> tuple[Secret, bytes] | None:
         """The secret that has to ask somebody before it decrypts a value, with what it is to decrypt; None if none has to."""
@@ -198,7 +213,7 @@ class Providers:
 
     def from_storage(self, key: str, value: bytes) -> bytes:
         """See `bayplan.store.transforming.Transformer`."""
-        failure, why, bound = "no matching prefix found", "", self._bound_key(key)
+        failure, why, bound = "no matching prefix found", "", self._bound(key)
         for provider, measured in self._readers:
             if provider.secret is None:
                 if not value.startswith(ENCRYPTED):

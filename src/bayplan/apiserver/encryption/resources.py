@@ -18,11 +18,12 @@ def _folders() -> dict[str, str]:
     return etcd_folders(DEFAULT_KINDS)
 
 
-def etcd_key(key: str) -> str:
-    """Where kube-apiserver keeps the object of a key: encrypted values are bound to that, so that they can change from one server to the other."""
+def bound_folders(key: str) -> tuple[str, str]:
+    """What the key of an object begins with, and the folder in which kube-apiserver keeps such objects: encrypted values are bound to their keys there, so that they
+    can change from one server to the other."""
     end = _end_of_resource(key) + 1
     folder = _folders().get(key[:end])
-    return key if folder is None else f"/registry/{folder}{key[end:]}"
+    return ("", "") if folder is None else (key[:end], f"/registry/{folder}")
 
 
 def _end_of_resource(key: str) -> int:
@@ -55,10 +56,8 @@ class Resources:
     ) -> None:
         """envelopes: the providers among them that ask a key management service."""
         self.envelopes = envelopes
-        self._rules = {
-            resource: Providers(providers, etcd_key, metrics, f"{resource.resource}.{resource.group}".rstrip("."))
-            for resource, providers in rules.items()
-        }
+        self._rules = rules
+        self._metrics = metrics
         self._known: dict[str, Providers | None] = {}
         """By what keys of a resource begin with."""
 
@@ -77,7 +76,17 @@ class Resources:
         try:
             return self._known[place]
         except KeyError:
-            rules, resource = self._rules, Resource(*resource_of_key(key))
-            found = rules.get(resource) or rules.get(Resource(resource.group, "*")) or rules.get(Resource("*", "*"))
-            self._known[place] = found
+            resource = Resource(*resource_of_key(key))
+            self._known[place] = found = self._providers(
+                key, resource, Resource(resource.group, "*"), Resource("*", "*")
+            )
             return found
+
+    def _providers(self, key: str, *resources: Resource) -> Providers | None:
+        """Those of the first of these that a rule names."""
+        for one in resources:
+            providers = self._rules.get(one)
+            if providers is not None:
+                name = f"{one.resource}.{one.group}".rstrip(".")
+                return Providers(providers, bound_folders(key), self._metrics, name)
+        return None
