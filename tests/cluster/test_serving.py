@@ -289,3 +289,17 @@ def test_a_certificate_of_another_authority_joins_those_that_are_published(tmp_p
             assert json.loads(data["requestheader-allowed-names"]) == ["proxy", "other"]
 
     asyncio.run(case())
+
+
+@pytest.mark.parametrize("text", ["", "no certificate at all\n"])
+def test_an_authority_of_kubelets_without_a_certificate_is_refused(text: str, tmp_path: Path) -> None:
+    """Rather than not to check whom the server talks to, as if no authority were named."""
+    authority = tmp_path / "kubelets.pem"
+    authority.write_text(text)
+
+    async def case() -> None:
+        with pytest.raises(ClusterError, match=f"certificates {authority} holds no certificate"):
+            async with running(settings(tmp_path, kubelet_ca=authority)):
+                pass
+
+    asyncio.run(case())

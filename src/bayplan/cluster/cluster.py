@@ -374,7 +374,16 @@ class Cluster:
             else:
                 authority, now = self.credentials.authority, self.clock.now()
                 pair = sign(authority, now, KUBELET_CLIENT, organizations=(ADMIN_GROUP,))
-            return client_tls(pair, settings.kubelet_ca.read_bytes() if settings.kubelet_ca is not None else b"")
+            if settings.kubelet_ca is None:
+                return client_tls(pair)
+            authority_pem = settings.kubelet_ca.read_bytes()
+            if (
+                b"-----BEGIN CERTIFICATE-----" not in authority_pem
+            ):  # of an empty one nobody would be asked for a certificate
+                raise ClusterError(
+                    f"the authority of kubelets' certificates {settings.kubelet_ca} holds no certificate"
+                )
+            return client_tls(pair, authority_pem)
         except (OSError, ssl.SSLError, UnicodeDecodeError) as error:
             files = f" ({settings.kubelet_certificate}, {settings.kubelet_key})" if settings.kubelet_certificate else ""
             raise ClusterError(f"the certificates for kubelets{files} cannot be used: {error}") from error

@@ -176,10 +176,22 @@ def test_annotations_count_where_fields_did_not_exist_yet() -> None:
     assert told(Policy(BASELINE), pod({}, annotations)) == ""
 
 
-def test_modes_without_a_level_follow_the_enforced_one() -> None:
-    prefix = "pod-security.kubernetes.io/"
-    found, errors = policies_of({f"{prefix}enforce": "restricted", f"{prefix}enforce-version": "v1.30"})
-    assert not errors
-    assert set(map(str, found)) == {"restricted:v1.30"}
-    found, _ = policies_of({f"{prefix}enforce": "restricted", f"{prefix}warn": "baseline"})
-    assert (str(found.warn), str(found.audit)) == ("baseline:latest", "restricted:latest")
+def policies(**labels: str) -> tuple[list[str], int]:
+    """What labels ask for, and how many are wrong."""
+    found, errors = policies_of(
+        {f"pod-security.kubernetes.io/{key.replace('_', '-')}": one for key, one in labels.items()}
+    )
+    return list(map(str, found)), len(errors)
+
+
+def test_warnings_without_a_level_follow_the_enforced_one() -> None:
+    latest, old = "privileged:latest", "restricted:v1.30"
+    assert policies(enforce="restricted", enforce_version="v1.30") == ([old, latest, old], 0)
+    assert policies(enforce="restricted", warn="baseline") == (["restricted:latest", latest, "baseline:latest"], 0)
+    assert policies(enforce="restricted", warn_version="v1.2")[0][2] == "restricted:v1.2"
+
+
+def test_unknown_levels_are_enforced_as_the_strictest_and_else_ignored() -> None:
+    latest = "privileged:latest"
+    assert policies(enforce="x") == (["restricted:latest", latest, latest], 1)
+    assert policies(audit="x", warn="y", enforce_version="z") == ([latest] * 3, 3)

@@ -34,19 +34,36 @@ class Policies(NamedTuple):
     warn: Policy = Policy()
 
 
-def policies_of(labels: Mapping[str, str]) -> tuple[Policies, list[FieldError]]:
-    """The policies that labels ask for, and what is wrong with the labels. An unknown level means the strictest one, an unknown version the latest.
-    Modes without a level of their own follow the enforced one."""
+def policies_of(labels: Mapping[str, str], defaults: Policies = Policies()) -> tuple[Policies, list[FieldError]]:
+    """The policies that labels ask for, and what is wrong with the labels. defaults: what is asked for without them.
+
+    An unknown level to enforce means the strictest one, of the other modes none, and an unknown version the latest. Warnings follow a stricter enforced level.
+    """
     if not any(key.startswith(PREFIX) for key in labels):
-        return Policies(), []
+        return defaults, []
     errors: list[FieldError] = []
-    found = Policies(*(_policy(labels, mode, errors) for mode in Policies._fields))
-    for mode in ("audit", "warn"):
-        own = getattr(found, mode)
-        if PREFIX + mode not in labels and stricter(found.enforce, own):
-            minor = own.minor if f"{PREFIX}{mode}-version" in labels else found.enforce.minor
-            found = found._replace(**{mode: Policy(found.enforce.level, minor)})
+    found = Policies(*(_policy(labels, mode, getattr(defaults, mode), errors) for mode in Policies._fields))
+    enforced = labels.get(PREFIX + "enforce")
+    if enforced in LEVELS and PREFIX + "warn" not in labels and stricter(found.enforce, found.warn):
+        minor = found.warn.minor if f"{PREFIX}warn-version" in labels else found.enforce.minor
+        found = found._replace(warn=Policy(found.enforce.level, minor))
     return found, errors
+
+
+def read_level(field: str, value: str, errors: list[FieldError]) -> str:
+    """A level of the standards; the strictest one if the value is none."""
+    if value in LEVELS:
+        return value
+    errors.append(invalid(field, value, f"must be one of {', '.join(LEVELS)}"))
+    return RESTRICTED
+
+
+def read_version(field: str, value: str, errors: list[FieldError]) -> int:
+    """The minor version that a value names; the latest if it names none."""
+    match = _VERSION.fullmatch(value)
+    if match is None and value != "latest":
+        errors.append(invalid(field, value, 'must be "latest" or "v1.x"'))
+    return int(match[1]) if match is not None else LATEST
 
 
 def stricter(one: Policy, other: Policy) -> bool:
@@ -54,13 +71,13 @@ def stricter(one: Policy, other: Policy) -> bool:
     return LEVELS.index(one.level) > LEVELS.index(other.level)
 
 
-def _policy(labels: Mapping[str, str], mode: str, errors: list[FieldError]) -> Policy:
-    level = labels.get(PREFIX + mode, PRIVILEGED)
-    if level not in LEVELS:
-        errors.append(invalid(f"metadata.labels[{PREFIX}{mode}]", level, f"must be one of {', '.join(LEVELS)}"))
-        level = RESTRICTED
-    version = labels.get(f"{PREFIX}{mode}-version", "latest")
-    match = _VERSION.fullmatch(version)
-    if match is None and version != "latest":
-        errors.append(invalid(f"metadata.labels[{PREFIX}{mode}-version]", version, 'must be "latest" or "v1.x"'))
-    return Policy(level, int(match[1]) if match is not None else LATEST)
+def _policy(labels: Mapping[str, str], mode: str, default: Policy, errors: list[FieldError]) -> Policy:
+    level, minor = default
+    label = PREFIX + mode
+    if label in labels:
+        level = read_level(f"metadata.labels[{label}]", labels[label], errors)
+        if labels[label] not in LEVELS and mode != "enforce":
+            level = PRIVILEGED
+    if f"{label}-version" in labels:
+        minor = read_version(f"metadata.labels[{label}-version]", labels[f"{label}-version"], errors)
+    return Policy(level, minor)

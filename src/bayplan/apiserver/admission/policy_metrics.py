@@ -55,6 +55,12 @@ class PolicyMetrics:
             ("fatal", *place),
         )
 
+        self._exemptions = registry.counter(
+            "pod_security_exemptions_total",
+            "Number of exempt requests, not counting ignored or out of scope requests.",
+            place,
+        )
+
     def validated(self, policy: str, binding: str, problem: str, action: str, seconds: float) -> None:
         """An expression of a policy refused a request, or could not be evaluated. problem: why not; "" if it could. action: `allow`, `deny`, `audit`, `warn`."""
         labels = (policy, binding, _error_type(problem), action)
@@ -71,6 +77,10 @@ class PolicyMetrics:
         """Pods were compared with a level of the standards. mode: `enforce`, `audit`, `warn`. place: operation, `pod` or `controller`, and subresource."""
         version = "latest" if policy.minor == LATEST else f"v1.{policy.minor}"
         self._evaluations.labels("allow" if allowed else "deny", policy.level, version, mode, *place).inc()
+
+    def exempt(self, place: tuple[str, str, str]) -> None:
+        """Pods were not looked at, since something about them is exempt."""
+        self._exemptions.labels(*place).inc()
 
     def malformed(self, place: tuple[str, str, str]) -> None:
         """Labels of a namespace could not be read."""

@@ -215,16 +215,33 @@ def _admission_configuration(text: str) -> dict[str, dict[str, Any]]:
 
     path = Path(text)
     try:
-        document = yaml.safe_load(path.read_text()) or {}
+        document = yaml.safe_load(path.read_text())
+        _check_admission_head(document)
         found = {}
-        for item in document.get("plugins") or []:
+        for index, item in enumerate(document.get("plugins") or []):
+            if not isinstance(item, dict) or not item.get("name"):
+                raise ValueError(f"plugins[{index}].name: Required value")
             own = item.get("configuration")
             if own is None and item.get("path"):
                 own = yaml.safe_load((path.parent / item["path"]).read_text())
+            if not isinstance(own or {}, dict):
+                raise ValueError(f"plugins[{index}].configuration: expected an object")
             found[str(item["name"])] = dict(own or {})
-    except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
-        raise Failure(f"--admission-control-config-file: {path}: {error!r}") from error
+    except (OSError, yaml.YAMLError, TypeError, ValueError) as error:
+        raise Failure(f"--admission-control-config-file: {path}: {error}") from error
     return found
+
+
+def _check_admission_head(document: Any) -> None:
+    """Raises ValueError for what is no AdmissionConfiguration: nobody should believe that a plugin is configured that is not."""
+    kind, version = (document.get(name) for name in ("kind", "apiVersion")) if isinstance(document, dict) else ("", "")
+    known = ("apiserver.config.k8s.io/v1", "apiserver.k8s.io/v1alpha1")
+    if kind != "AdmissionConfiguration" or version not in known:
+        raise ValueError(
+            f'no kind "{kind or ""}" is registered for version "{version or ""}"; expected AdmissionConfiguration of {" or ".join(known)}'
+        )
+    if not isinstance(document.get("plugins") or [], list):
+        raise ValueError("plugins: expected a list")
 
 
 def _runtime_config(text: str) -> tuple[str, ...]:
