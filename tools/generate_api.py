@@ -62,7 +62,6 @@ SCALARS = {
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrArray": ("Any", "None"),
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrBool": ("Any", "None"),
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaPropsOrStringArray": ("Any", "None"),
-    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresourceStatus": ("Any", "None"),
 }
 """Definitions that are no structs: type alias in `bayplan.api.types.scalars`, and what a missing non-pointer is written as."""
 NULL_LISTS = {

@@ -13,10 +13,11 @@ from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
 from bayplan.api.types import apps_v1, batch_v1, core_v1, meta_v1, policy_v1
 from bayplan.apiserver.reads.watching import Entry
+from bayplan.apiserver.requests import Request
 from bayplan.client import Client
 from bayplan.store.url import open_store
 from bayplan.support.clock import SystemClock
-from tests.apiserver.serving import client_of, opened
+from tests.apiserver.serving import ADMIN, client_of, opened
 
 
 async def pod(client: Client, name: str = "p", *, node_name: str = "n1", grace: int = 30) -> core_v1.Pod:
@@ -159,6 +160,52 @@ def test_the_propagation_policy_becomes_a_finalizer(policy: str | None, finalize
                 assert await is_gone(client, apps_v1.Deployment, "d")
             else:
                 assert (await client.get(apps_v1.Deployment, "d", "default")).metadata.finalizers == finalizers
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("before", "policy", "after"),
+    [
+        (("orphan", "a.b/c"), "Orphan", ("orphan", "a.b/c")),
+        (("foregroundDeletion", "a.b/c"), "Orphan", ("a.b/c", "orphan")),
+        (("orphan",), "Background", None),
+    ],
+)
+def test_finalizers_keep_their_places_if_there_are_no_others_than_before(
+    before: tuple[str, ...], policy: str, after: tuple[str, ...] | None
+) -> None:
+    """What has gone is shown as it was."""
+
+    async def run() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            metadata = meta_v1.ObjectMeta(name="m", namespace="default", finalizers=before)
+            await client.create(core_v1.ConfigMap(metadata=metadata))
+            body = msgspec.json.encode({"propagationPolicy": policy})
+            path = "/api/v1/namespaces/default/configmaps/m"
+            answer = await api.handle(Request("DELETE", path, {}, ADMIN, body, "application/json"))
+            shown = msgspec.json.decode(answer.body)
+            if after is None:
+                assert shown["status"] == "Success"
+                assert await is_gone(client, core_v1.ConfigMap, "m")
+            else:
+                assert tuple(shown["metadata"]["finalizers"]) == after
+
+    asyncio.run(run())
+
+
+def test_an_object_that_has_gone_is_shown_as_it_was() -> None:
+    async def run() -> None:
+        async with opened() as api:
+            client = client_of(api)
+            metadata = meta_v1.ObjectMeta(name="q", namespace="default", finalizers=("orphan",))
+            await client.create(core_v1.ResourceQuota(metadata=metadata))
+            path = "/api/v1/namespaces/default/resourcequotas/q"
+            body = b'{"propagationPolicy":"Background"}'
+            answer = await api.handle(Request("DELETE", path, {}, ADMIN, body, "application/json"))
+            assert msgspec.json.decode(answer.body)["metadata"]["finalizers"] == ["orphan"]
+            assert await is_gone(client, core_v1.ResourceQuota, "q")
 
     asyncio.run(run())
 

@@ -74,6 +74,12 @@ GATE: Final = "x-bayplan-feature-gate"
 """Of a field's schema: the feature gate without which the field is unknown."""
 
 
+_WITHOUT_FIELDS = frozenset(
+    ("io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresourceStatus",)
+)
+"""Objects without fields, of which schemas say no more than of objects with any."""
+
+
 def prune(value: Any, definition: str, dropped: list[str], gates: Collection[str] = ALL_GATES) -> Any:
     """A copy of a JSON tree with nulls and unknown fields taken out; paths of unknown fields go to `dropped`. gates: those that are on."""
     return _prune(value, definitions()[definition], "", dropped, gates)
@@ -93,6 +99,9 @@ def _prune(value: Any, schema: Schema, path: str, dropped: list[str], gates: Col
     if reference is not None:
         if reference in _SCALARS:
             return value
+        if reference in _WITHOUT_FIELDS and isinstance(value, dict):
+            dropped.extend(path + key for key in value)
+            return {}
         schema = definitions()[reference]
     if isinstance(value, dict):
         properties = schema.get("properties")

@@ -120,3 +120,13 @@ def test_an_apply_needs_a_name_for_its_manager_and_the_type_of_the_object() -> N
         assert (await door.get(path("x"))).code == 404
 
     applying(scenario)
+
+
+def test_minus_zero_is_zero_as_in_yaml() -> None:
+    async def test(door: Door) -> None:
+        await door.define(definition(version(schema=SCHEMA)))
+        given = thing(spec={"open": {"n": -0.0, "more": [-0.0, -0.5]}})
+        answer = await door.patch(path("x", fieldManager="a", dryRun="All"), given, APPLY)
+        assert str(answer.tree["spec"]["open"]) == "{'n': 0, 'more': [0, -0.5]}"
+
+    serving(test)

@@ -380,3 +380,25 @@ def test_what_is_established_is_served(store: str, tmp_path: Path) -> None:
                 assert json.loads(stored)["metadata"]["uid"]
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(("status", "kind"), [(0, "number"), ("x", "string"), ([], "array"), (True, "bool")])
+def test_a_status_subresource_is_an_object(status: object, kind: str) -> None:
+    async def scenario(door: Door) -> None:
+        made = definition(version(subresources={"status": status}))
+        answer = await door.send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", made)
+        why = f"json: cannot unmarshal {kind} into Go struct field CustomResourceSubresources.spec.versions.subresources.status"
+        assert answer.code == 400
+        assert f"{why} of type v1.CustomResourceSubresourceStatus" in answer.message
+
+    serving(scenario)
+
+
+def test_a_status_subresource_has_no_fields() -> None:
+    async def scenario(door: Door) -> None:
+        made = definition(version(subresources={"status": {"x": 1}}))
+        answer = await door.send("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", made)
+        assert answer.code == 201
+        assert answer.tree["spec"]["versions"][0]["subresources"] == {"status": {}}
+
+    serving(scenario)

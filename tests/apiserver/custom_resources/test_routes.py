@@ -189,6 +189,10 @@ def test_a_body_without_a_kind_is_shown(body: bytes, shown: str) -> None:
             answer = await door.send(method, where, body)
             why = f"the object provided is unrecognized (must be of type Thing): Object 'Kind' is missing in {shown}"
             assert (answer.code, answer.message) == (400, why)
+        if body != b"null":
+            answer = await door.send("POST", path(fieldValidation="Ignore"), body)
+            missing = f"Object 'Kind' is missing in '{body.decode()}'"
+            assert answer.message == f'Thing in version "v1" cannot be handled as a Thing: {missing}'
 
     serving(scenario)
 

@@ -115,10 +115,14 @@ class CustomResourceSubresourceScale(Object):
     label_selector_path: str | None = None
 
 
+class CustomResourceSubresourceStatus(Object):
+    """CustomResourceSubresourceStatus defines how to serve the status subresource for CustomResources."""
+
+
 class CustomResourceSubresources(Object):
     """CustomResourceSubresources defines the status and scale subresources for CustomResources."""
 
-    status: Any = None
+    status: CustomResourceSubresourceStatus | None = None
     scale: CustomResourceSubresourceScale | None = None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -24,6 +25,8 @@ from bayplan.apiserver.writes.options import check_patch_options
 T = TypeVar("T")
 
 APPLY_TYPE: Final = "application/apply-patch+yaml"
+_MINUS_ZERO: Final = re.compile(rb"[:\[,]\s*+-0\.0*+\s*+[,\]}]")
+"""A number in JSON that is 0 in YAML."""
 
 
 def is_apply(call: Call) -> bool:
@@ -135,7 +138,7 @@ def _read_configuration(data: bytes) -> tuple[dict[str, Any], bool]:
     except (msgspec.DecodeError, UnicodeDecodeError, DepthError):
         is_yaml = True
     if (
-        is_yaml or data[:1] == b"\t" or large_number(data)
+        is_yaml or data[:1] == b"\t" or large_number(data) or (b"-0." in data and _MINUS_ZERO.search(data))
     ):  # nothing begins with a tab in YAML, and such a number is text
         found, is_yaml = _from_yaml(data), True
     if found is None:

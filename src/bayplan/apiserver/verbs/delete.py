@@ -260,8 +260,8 @@ async def _delete_once(call: Call, progress: _Progress, options: meta_v1.DeleteO
             await call.context.allocators.forget(obj)
     if not call.strategy.returns_object_on_delete:
         return entry, True
-    if changed or call.kind.asks_webhook:
-        return _shown(call, obj, entry, revision), True
+    if call.kind.asks_webhook:
+        return _shown(call, old, entry, revision), True
     return call.context.objects.cache(call.stored).as_deleted(entry, revision), True
 
 
@@ -389,6 +389,6 @@ def _finalizers(call: Call, metadata: Any, options: meta_v1.DeleteOptions) -> tu
         policy = "Orphan" if call.strategy.orphans_dependents else "Background"
     kept = [name for name in metadata.finalizers if name not in (FOREGROUND, ORPHAN)]
     wanted = {"Foreground": FOREGROUND, "Orphan": ORPHAN}.get(policy)
-    if wanted is None:
-        return tuple(kept)
-    return tuple(metadata.finalizers) if wanted in metadata.finalizers else (*kept, wanted)
+    if wanted is not None:
+        kept.append(wanted)
+    return tuple(metadata.finalizers) if set(kept) == set(metadata.finalizers) else tuple(kept)

@@ -155,9 +155,18 @@ def _check_as_given(call: Call, given_version: str, given_kind: str, kind_name: 
 
 
 def _without_kind(call: Call, kind_name: str) -> ApiError:
-    """400: the body does not say what it is, which only bodies of built-in kinds need not."""
-    shown = _as_json(call, kind_name).decode(errors="replace") if call.request.body else ""
-    return Unrecognized(kind_name, f"Object 'Kind' is missing in '{shown}'", call.request.body)
+    """400: the body does not say what it is, which only bodies of built-in kinds need not.
+
+    If unknown fields are not looked for, it is read as JSON, whatever it was sent as; else as it is, by a decoder that does not know it.
+    """
+    request = call.request
+    if request.query.get("fieldValidation") == "Ignore":
+        shown = _as_json(call, kind_name).decode(errors="replace") if request.body else ""
+        missing = f"Object 'Kind' is missing in '{shown}'"
+        version = quoted(call.kind.version)
+        return bad_request(f"{kind_name} in version {version} cannot be handled as a {kind_name}: {missing}")
+    shown = request.body.decode(errors="replace")
+    return Unrecognized(kind_name, f"Object 'Kind' is missing in '{shown}'", request.body)
 
 
 def _check_type(call: Call, obj: Any, kind_name: str, api_version: str) -> None:
