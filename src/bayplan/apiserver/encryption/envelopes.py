@@ -16,7 +16,6 @@ import contextlib
 import hashlib
 import hmac
 import logging
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, NamedTuple, Protocol, TypeVar
@@ -130,8 +129,6 @@ class Envelopes:
     new_uid: Callable[[], str]
     now: Callable[[], float]
     metrics: EnvelopeMetrics = NOT_MEASURED
-    random_nonce: RandomBytes = os.urandom
-    """As `random_bytes`, for what has to differ from value to value but is no secret."""
     error: str = "the service has not been asked yet"
     """Why the service is not well; "" if it is."""
     _version: str = ""
@@ -215,7 +212,7 @@ class Envelopes:
             info = self.random_bytes(_INFO_BYTES)
             sealer = self._sealer = _Sealer(writer.seed, info, AESGCM(_derived(writer.seed, info)), VALUES_PER_KEY)
         sealer.left -= 1
-        nonce = self.random_nonce(_NONCE_BYTES)
+        nonce = self.random_bytes(_NONCE_BYTES)
         sealed = sealer.cipher.encrypt(nonce, value, key.encode())
         size = _INFO_BYTES + _NONCE_BYTES + len(sealed)
         return b"".join((writer.tail, _DATA, varint(size), sealer.info, nonce, sealed))
