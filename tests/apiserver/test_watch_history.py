@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from bayplan.apiserver.reads import history
-from bayplan.apiserver.reads.history import LINES_KEPT, History
+from bayplan.apiserver.reads.history import LINES_KEPT, History, HistoryRoom
 from bayplan.apiserver.reads.watching import Entry, Event
 
 
@@ -141,15 +142,36 @@ def sized(number: int, size: int) -> Event:
 
 def test_large_objects_are_kept_for_fewer_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "HISTORY_BYTES", 1000)
-    monkeypatch.setattr(history, "HISTORY_KEPT", 2)
     past = History(lambda _: False)
     assert [past.append(sized(number, 300)) for number in range(1, 6)] == [None, None, None, 1, 2]
     past.forget(0)
-    assert past.append(sized(6, 900)) == 4, "as many go as have to"
-    assert past.append(sized(7, 900)) == 5, "and some stay, however large they are"
-    assert [event.revision for event in past.after(0)] == [6, 7]
-    assert [past.append(sized(number, 1)) for number in range(8, 11)] == [6, None, None]
+    assert past.append(sized(6, 900)) == 5, "as many go as have to"
+    assert past.append(sized(7, 2000)) == 6, "and the last one stays, however large it is"
+    assert [event.revision for event in past.after(0)] == [7]
+    assert [past.append(sized(number, 1)) for number in range(8, 11)] == [7, None, None]
     assert contents(past.after(7)) == contents([sized(number, 1) for number in range(8, 11)])
+
+
+def test_kinds_that_grow_forget_when_all_together_are_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "ALL_HISTORY_BYTES", 1000)
+    monkeypatch.setattr(history, "_SMALL", 250)
+    monkeypatch.setattr(history, "_BLOCK", 1)  # it is added up for each event
+    room, one, other, small = HistoryRoom(), *(History(lambda _: False) for _ in range(3))
+    for each in (one, other, small):
+        room.add(each)
+    for number in range(1, 6):
+        assert (
+            one.append(sized(number, 100))
+            is other.append(sized(number, 100))
+            is small.append(sized(number, 10))
+            is None
+        )
+    assert one.append(sized(6, 100)) == 2, "what the event takes goes, and as much again"
+    assert small.append(sized(6, 10)) is None
+    assert (len(one), len(other), len(small)) == (4, 5, 6)
+    del one, each
+    gc.collect()
+    assert other.append(sized(6, 100)) is None, "who has gone takes no room"
 
 
 def test_large_events_are_not_packed_into_one_block(monkeypatch: pytest.MonkeyPatch) -> None:

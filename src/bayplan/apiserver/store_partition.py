@@ -16,6 +16,7 @@ from typing import Final
 from bayplan.api.errors import internal_error, service_unavailable
 from bayplan.api.kinds import Kind
 from bayplan.apiserver.reads.cache import ResourceCache
+from bayplan.apiserver.reads.history import HistoryRoom
 from bayplan.apiserver.reads.unreadable import Unreadable
 from bayplan.store.errors import Compacted, StoreClosed, StoreCorrupt, StoreError, StoreUnavailable
 from bayplan.store.interface import Event, KeyValue, Store, Watch
@@ -46,6 +47,7 @@ class StorePartition:
         """Revision up to which the caches are current."""
         self.caches: dict[str, ResourceCache] = {}
         """By prefix."""
+        self._history_room = HistoryRoom()
         for kind in kinds:
             self._add(ResourceCache(kind))
         self.unknown: Counter[str] = Counter()
@@ -64,6 +66,7 @@ class StorePartition:
 
     def _add(self, cache: ResourceCache) -> None:
         cache.unreadable.when_found = self._reread_later
+        self._history_room.add(cache.history)
         self.caches[cache.kind.storage_prefix] = cache
 
     async def open(self) -> None:

@@ -139,7 +139,7 @@ class ResourceCache:
         """How many changes came from the store."""
         self.revision = 0
         """Revision of the last change of this kind."""
-        self._history = History(self._is_current)
+        self.history = History(self._is_current)
         self.history_start = 0
         """Watches may start at this revision or later."""
         self._decoded: deque[Entry] = deque()
@@ -277,7 +277,7 @@ class ResourceCache:
             if last is None:
                 return
             change = Event(None, self.as_deleted(last, event.revision), event.revision)
-        dropped = self._history.append(change)
+        dropped = self.history.append(change)
         if dropped is not None:
             self.history_start = dropped
         for watcher in tuple(self.watchers):
@@ -373,7 +373,7 @@ class ResourceCache:
 
     def events_after(self, revision: int) -> list[Event]:
         """Kept events with a higher revision, in order. The caller has checked `history_start`."""
-        return self._history.after(revision)
+        return self.history.after(revision)
 
     def forget(self, revision: int) -> None:
         """Drop events up to a revision, but not the latest: who wants to go on from before has to list anew. To be called now and then: what nobody has needed
@@ -385,7 +385,7 @@ class ResourceCache:
         for _ in range(min(self._aged, len(decoded))):
             decoded.popleft().decoded = None
         self._aged = len(decoded)
-        dropped = self._history.forget(revision)
+        dropped = self.history.forget(revision)
         if dropped is not None:
             self.history_start = dropped
 

@@ -6,11 +6,13 @@ nothing lives in one: small objects of the past, and even one piece of bytes for
 
     made                                       packed                                    forgotten
     Event, Entry, dicts, strings, lines   ->   Block: revisions, and entries as bytes ->
-    newest LINES_KEPT                          until the store has forgotten them, at most HISTORY_LIMIT and HISTORY_BYTES
+    newest LINES_KEPT                          until the store has forgotten them, at most HISTORY_LIMIT and HISTORY_BYTES,
+                                               and of all kinds together about ALL_HISTORY_BYTES
 """
 
 from __future__ import annotations
 
+import weakref
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -24,10 +26,14 @@ HISTORY_LIMIT = 8192
 """Most events kept per kind, so that watches can resume without a new list."""
 HISTORY_BYTES = 32 << 20
 """Most bytes of objects in them: kinds whose objects are large are kept for fewer events, so that writes of a megabyte do not fill memory."""
+ALL_HISTORY_BYTES = 128 << 20
+"""About the most bytes of objects in the events of all kinds together: who writes much has to forget for it."""
+_SMALL: Final = 1 << 20
+"""Bytes of one kind that stay, however full it is."""
 LINES_KEPT = 512
 """Newest events per kind that keep the lines that watchers were sent: later watchers seldom start further back."""
 HISTORY_KEPT = 100
-"""Events kept per kind however old and large they are."""
+"""Events kept per kind however old they are."""
 _BLOCK: Final = 128
 """Events that are packed at once."""
 _BLOCK_BYTES: Final = 1 << 20
@@ -108,18 +114,42 @@ class _Block:
         ]
 
 
+class HistoryRoom:
+    """What the histories of one server take together."""
+
+    def __init__(self) -> None:
+        self._histories: weakref.WeakSet[History] = weakref.WeakSet()
+        self._asked = 0
+        self._size = 0
+        """When it was last added up."""
+
+    def add(self, history: History) -> None:
+        """One more history takes part, as long as it lives."""
+        self._histories.add(history)
+        history.room = self
+
+    def is_full(self) -> bool:
+        """Whether they take too much; added up at each 128th question, since there is one for each event."""
+        if self._asked % _BLOCK == 0:
+            self._size = sum(one.size for one in self._histories)
+        self._asked += 1
+        return self._size > ALL_HISTORY_BYTES
+
+
 class History:
     """The latest events of one kind."""
 
-    __slots__ = ("_blocks", "_is_current", "_length", "_newest", "_size")
+    __slots__ = ("__weakref__", "_blocks", "_is_current", "_length", "_newest", "room", "size")
 
     def __init__(self, is_current: IsCurrent) -> None:
         """is_current: whether an entry is what is there now, which lives anyway and is not packed."""
+        self.room: HistoryRoom | None = None
+        """Shared with other kinds; None if it has no others."""
         self._blocks: deque[_Block] = deque()
         self._newest: deque[Event] = deque()
         """Those behind the blocks."""
         self._length = 0
-        self._size = 0
+        self.size = 0
         """Bytes of the objects in the events."""
         self._is_current = is_current
 
@@ -132,8 +162,12 @@ class History:
         newest = self._newest
         newest.append(event)
         self._length += 1
-        self._size += _size(event)
-        while self._size > HISTORY_BYTES and self._length > HISTORY_KEPT:
+        size = _size(event)
+        most = HISTORY_BYTES
+        if self.size > _SMALL and self.room is not None and self.room.is_full():
+            most = max(self.size - size, _SMALL)
+        self.size += size
+        while self.size > most and self._length > 1:
             dropped = self._drop_first()
         if len(newest) >= LINES_KEPT + _BLOCK:
             self._pack([newest.popleft() for _ in range(_BLOCK)])
@@ -182,11 +216,11 @@ class History:
         """Drop the oldest event. Returns its revision."""
         revision = self._first_revision()
         if self._blocks:
-            self._size -= self._blocks[0].drop_first()
+            self.size -= self._blocks[0].drop_first()
             if not self._blocks[0]:
                 self._blocks.popleft()
         else:
-            self._size -= _size(self._newest.popleft())
+            self.size -= _size(self._newest.popleft())
         self._length -= 1
         return revision
 
