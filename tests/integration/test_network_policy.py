@@ -181,7 +181,7 @@ def test_tables_that_others_have_changed_are_put_right() -> None:
         ):
             live.network.here.nft(command)
             assert await asyncio.to_thread(connects, live.network.pods["db"], live.network.addresses["web"][0], 80)
-            await live.until_metric(f"bayplan_network_policy_repairs_total {index + 1}.0")
+            await live.until_metric(f"bayplan_network_policy_repairs_total {index + 1}")
             await live.until(denied, "db", "web")
 
     play(story, check_seconds=0.5)

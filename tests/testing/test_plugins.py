@@ -96,8 +96,8 @@ class Fails(ScorePlugin):
         (TooNarrow, "the scope is too narrow"),
         (Remembers, "the plugin remembers something"),
         (DrawsLots, "two schedulers that know the same decide differently"),
-        (OutOfBounds, "scores go from 0 to"),
-        (Changes, "plugins must not change it"),
+        (OutOfBounds, "returns an invalid score"),
+        (Changes, "it fails: plugin Changes failed: ValueError: assignment destination is read-only"),
         (Fails, "it fails: "),
     ],
 )
