@@ -1,8 +1,4 @@
-"""Two tenants: how much longer one's gets take while another keeps 500 connections busy, and how long leases and health checks take meanwhile.
-
-The busy tenant stands for clients on other machines, so it gets only what the server and the steady clients leave of the CPUs (SCHED_IDLE): three busy processes on
-two CPUs wait for each other for several milliseconds at a time, whatever the server does.
-"""
+"""Two tenants: how much longer one's gets take while another keeps 500 connections busy, and how long leases and health checks take meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +8,6 @@ import http.client
 import itertools
 import json
 import multiprocessing
-import os
 import tempfile
 import time
 from collections.abc import Iterator
@@ -174,8 +169,6 @@ def _busy(kubeconfig: Path, connections: int, number: int) -> Iterator[Synchroni
 def _storm(
     kubeconfig: Path, connections: int, number: int, ready: Event, stop: Event, count: Synchronized[int]
 ) -> None:
-    if hasattr(os, "SCHED_IDLE"):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     asyncio.run(_keep_busy(kubeconfig, connections, number, ready, stop, count))
 
 
