@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
-_LARGEST: Final = 5 << 20
+_LARGEST: Final = 4 << 20
 """Bytes of a wheel."""
 _IN_WHEEL: Final = (
     "bayplan/py.typed",

@@ -249,7 +249,7 @@ def test_metrics_have_the_names_of_kubernetes() -> None:
             assert 'apiserver_storage_objects{resource="configmaps"}' in text
             watching = [line for line in lines if line.startswith("apiserver_longrunning_requests") and "WATCH" in line]
             assert [line.rpartition(" ")[2] for line in watching] == ["1"]
-            assert 'apiserver_current_inflight_requests{request_kind="readOnly"} 1' in text
+            assert 'apiserver_current_inflight_requests{request_kind="readOnly"} 1\n' in text
             assert "apiserver_request_duration_seconds_bucket" in text
 
     asyncio.run(run())

@@ -154,12 +154,12 @@ def test_node_ports_versions_and_gates_are_told() -> None:
             assert _value(page, f"{prefix}allocated_ips", **of) == taken >= 1
             assert _value(page, f"{prefix}available_ips", **of) == 254 - taken
             assert _value(page, "kubernetes_feature_enabled", name="Some", stage="") == 1
-            assert 'kubernetes_feature_enabled{name="Other",stage="ALPHA"} 0' in page
+            assert 'kubernetes_feature_enabled{name="Other",stage="ALPHA"} 0\n' in page
             assert (
                 _value(page, "version_info", binary="1.36", component="kube", emulation="1.36", min_compat="1.35") == 1
             )
             assert _value(page, "apiserver_audit_event_total") == 0
-            assert "\napiserver_audit_event_total 0" in page
+            assert "\napiserver_audit_event_total 0\n" in page
 
     asyncio.run(scenario())
 
@@ -263,7 +263,7 @@ def test_requests_by_kind_are_sampled_over_time() -> None:
             name = "apiserver_flowcontrol_read_vs_write_current_requests"
             assert _value(page, f"{name}_sum", **of) > 0
             assert _value(page, f"{name}_sum", phase="executing", request_kind="mutating") == 0
-            assert 'apiserver_current_inqueue_requests{request_kind="readOnly"} 0' in page
+            assert 'apiserver_current_inqueue_requests{request_kind="readOnly"} 0\n' in page
             api.gate.leave(admission)
 
     asyncio.run(scenario())

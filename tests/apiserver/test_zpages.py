@@ -125,7 +125,7 @@ def test_counters_begin_anew_when_metrics_are_deleted_and_gauges_go_on() -> None
             assert (counter.value, histogram.count, histogram.sum, gauge.value) == (0.0, 0, 0.0, 3.0)
             counter.inc()
             page = await _ask(api, "GET", "/metrics")
-            assert b"test_total 1" in page.body
+            assert b"test_total 1\n" in page.body
             assert float(page.headers["Process-Start-Time-Unix"]) > _STARTED
             assert (await _ask(api, "GET", "/metrics/")).code == 404
 

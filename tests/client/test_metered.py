@@ -58,10 +58,10 @@ def test_requests_are_counted_by_code_method_and_host() -> None:
 
     asyncio.run(use())
     text = registry.render().decode()
-    assert 'rest_client_requests_total{code="200",host="host:6443",method="GET"} 2' in text
-    assert 'rest_client_requests_total{code="201",host="host:6443",method="POST"} 1' in text
-    assert 'rest_client_requests_total{code="404",host="host:6443",method="GET"} 1' in text
-    assert 'rest_client_requests_total{code="<error>",host="host:6443",method="GET"} 1' in text
-    assert 'rest_client_request_duration_seconds_bucket{host="host:6443",verb="GET",le="0.25"} 3' in text
-    assert 'rest_client_request_duration_seconds_bucket{host="host:6443",verb="GET",le="0.1"} 0' in text
-    assert 'rest_client_request_size_bytes_sum{host="host:6443",verb="POST"} 4' in text
+    assert 'rest_client_requests_total{code="200",host="host:6443",method="GET"} 2\n' in text
+    assert 'rest_client_requests_total{code="201",host="host:6443",method="POST"} 1\n' in text
+    assert 'rest_client_requests_total{code="404",host="host:6443",method="GET"} 1\n' in text
+    assert 'rest_client_requests_total{code="<error>",host="host:6443",method="GET"} 1\n' in text
+    assert 'rest_client_request_duration_seconds_bucket{host="host:6443",verb="GET",le="0.25"} 3\n' in text
+    assert 'rest_client_request_duration_seconds_bucket{host="host:6443",verb="GET",le="0.1"} 0\n' in text
+    assert 'rest_client_request_size_bytes_sum{host="host:6443",verb="POST"} 4\n' in text

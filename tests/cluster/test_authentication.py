@@ -89,7 +89,7 @@ def test_users_of_several_issuers_are_known_and_one_that_is_away_refuses_its_own
                 assert (
                     'apiserver_authentication_jwt_authenticator_latency_seconds_count{jwt_issuer_hash="sha256:' in text
                 )
-                assert 'authentication_attempts{result="failure"} 1' in text
+                assert 'authentication_attempts{result="failure"} 1\n' in text
 
     asyncio.run(case())
 

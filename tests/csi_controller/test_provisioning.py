@@ -43,7 +43,7 @@ def test_a_claim_gets_a_volume_and_takes_it_along() -> None:
         await here.client.delete(core_v1.PersistentVolumeClaim, "data", "default")
         await here.eventually(here.has_no_volumes)
         text = here.metrics.render().decode()
-        assert 'persistentvolumeclaim_provision_total{class="fast",source=""} 1' in text
+        assert 'persistentvolumeclaim_provision_total{class="fast",source=""} 1\n' in text
         assert 'method_name="/csi.v1.Controller/CreateVolume"' in text
 
     play(test)

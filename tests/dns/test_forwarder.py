@@ -284,7 +284,7 @@ def test_no_more_questions_wait_than_the_settings_say() -> None:
                 await task
 
     run(story())
-    assert b"coredns_forward_max_concurrent_rejects_total 1" in registry.render()
+    assert b"coredns_forward_max_concurrent_rejects_total 1\n" in registry.render()
 
 
 def test_no_more_clients_wait_than_the_settings_say() -> None:

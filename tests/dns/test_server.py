@@ -399,6 +399,6 @@ def test_metrics_have_the_names_of_coredns() -> None:
             f'coredns_cache_hits_total{{{at},type="success",view="",zones="cluster.local."}} 1',
             f'coredns_cache_entries{{proto="udp",{at},view="",zones="."}} 2',
         ):
-            assert line in shown, line
+            assert line in shown.splitlines(), line
 
     play(story, zone())

@@ -195,8 +195,8 @@ def test_paths_are_those_of_kube_proxy() -> None:
         status, _, text = await get(f"{metrics}/configz")
         assert json.loads(text)["kubeproxy.config.k8s.io"]["nftables"]["syncPeriod"] == "30s"
         status, _, text = await get(f"{metrics}/metrics")
-        assert 'kubeproxy_proxy_healthz_total{code="503"} 1' in text
-        assert 'kubeproxy_proxy_livez_total{code="200"} 1' in text
+        assert 'kubeproxy_proxy_healthz_total{code="503"} 1\n' in text
+        assert 'kubeproxy_proxy_livez_total{code="200"} 1\n' in text
         await made.stop()
 
     asyncio.run(main())

@@ -274,8 +274,8 @@ def test_events_that_a_pod_may_have_missed_are_in_the_metrics() -> None:
         service.core.handle("Pod", None, typed("Pod", pod("p")))
         service.core.queue.pop()
         service.core.handle("Node", None, typed("Node", node("a")))
-        assert b'scheduler_inflight_events{event="NodeAdd"} 1' in registry.render()
-        assert b'scheduler_inflight_events{event="PodPopped"} 1' in registry.render()
+        assert b'scheduler_inflight_events{event="NodeAdd"} 1\n' in registry.render()
+        assert b'scheduler_inflight_events{event="PodPopped"} 1\n' in registry.render()
 
     asyncio.run(main())
 

@@ -114,8 +114,8 @@ def test_statistics_count_memos_of_one_name_together_and_forget_those_that_are_g
     found = next(one for one in statistics() if one.name == "together")
     assert (found.hits, found.misses, found.entries, found.size) == (1, 1, 1, 100 + ENTRY_BYTES)
     text = memo_metrics().decode()
-    assert 'bayplan_memo_hits_total{memo="together"} 1' in text
-    assert f'bayplan_memo_bytes{{memo="together"}} {100 + ENTRY_BYTES}' in text
+    assert 'bayplan_memo_hits_total{memo="together"} 1\n' in text
+    assert f'bayplan_memo_bytes{{memo="together"}} {100 + ENTRY_BYTES}\n' in text
     del first, second
     gc.collect()
     assert all(one.name != "together" for one in statistics())

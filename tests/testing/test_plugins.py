@@ -96,8 +96,11 @@ class Fails(ScorePlugin):
         (TooNarrow, "the scope is too narrow"),
         (Remembers, "the plugin remembers something"),
         (DrawsLots, "two schedulers that know the same decide differently"),
-        (OutOfBounds, "returns an invalid score"),
-        (Changes, "it fails: plugin Changes failed: ValueError: assignment destination is read-only"),
+        (
+            OutOfBounds,
+            '"OutOfBounds" returns an invalid score 120, it should in the range of [0, 100] after normalizing',
+        ),
+        (Changes, "plugins must not change it"),
         (Fails, "it fails: "),
     ],
 )

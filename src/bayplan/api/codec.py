@@ -271,9 +271,8 @@ def field_problems(data: bytes, unknown: Sequence[str] = ()) -> list[str]:
     """What is wrong with the fields of valid JSON, in the order of the document: `duplicate field "spec.x"`, and those that are unknown, worded as
     `decode_reporting` words them. What stands in unknown fields is not looked at."""
     found: dict[str, None] = {}
-    _find_problems(
-        json.loads(data, object_pairs_hook=_Pairs, parse_int=str), "", set(unknown), found
-    )  # numbers of any length
+    tree = json.loads(data, object_pairs_hook=_Pairs, parse_int=str)  # numbers of any length
+    _find_problems(tree, "", set(unknown), found)
     return [*found, *(problem for problem in unknown if problem not in found)][:MAX_FIELD_ERRORS]
 
 

@@ -95,7 +95,7 @@ class AnswerProcess:
                 self._process = None
         except (ClusterError, PipeError, ForkServerLost, TimeoutError, OSError) as error:
             self._not_before = self._clock.monotonic() + _RETRY_SECONDS
-            logger.warning("questions stay with the scheduler for now: %s", error or type(error).__name__)
+            logger.warning("questions stay with the scheduler for now: %s", str(error) or type(error).__name__)
         finally:
             self._task = None
 

@@ -376,14 +376,12 @@ class Cluster:
                 pair = sign(authority, now, KUBELET_CLIENT, organizations=(ADMIN_GROUP,))
             if settings.kubelet_ca is None:
                 return client_tls(pair)
-            authority_pem = settings.kubelet_ca.read_bytes()
-            if (
-                b"-----BEGIN CERTIFICATE-----" not in authority_pem
-            ):  # of an empty one nobody would be asked for a certificate
+            kubelet_ca = settings.kubelet_ca.read_bytes()
+            if b"-----BEGIN CERTIFICATE-----" not in kubelet_ca:  # an empty one would let everybody be a kubelet
                 raise ClusterError(
                     f"the authority of kubelets' certificates {settings.kubelet_ca} holds no certificate"
                 )
-            return client_tls(pair, authority_pem)
+            return client_tls(pair, kubelet_ca)
         except (OSError, ssl.SSLError, UnicodeDecodeError) as error:
             files = f" ({settings.kubelet_certificate}, {settings.kubelet_key})" if settings.kubelet_certificate else ""
             raise ClusterError(f"the certificates for kubelets{files} cannot be used: {error}") from error

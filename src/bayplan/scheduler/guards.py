@@ -45,6 +45,8 @@ _CHANGING: Final = frozenset(
     )
 )  # fmt: skip
 """Methods of a snapshot that change it."""
+_READ_ONLY: Final = "read-only"
+"""In NumPy's words for arrays that cannot be written to."""
 
 
 class ReadOnlySnapshot:
@@ -77,7 +79,6 @@ class Guards:
         self._snapshot = snapshot
         self.suspects: dict[str, ScorePlugin] = {}
         """Plugins that have given a score out of range to some node, perhaps to one that cannot run the pod, which does not matter."""
-
         self._odd_rows: dict[str, set[int]] = {}
         """By plugin, rows to which it gave such a score when it was asked about one row."""
 
@@ -197,6 +198,13 @@ def _timed(plugin: Plugin, limit: TimeLimit, method: Callable[..., Any]) -> Call
             return limit.run(method, *arguments)
         except TimeLimitExceeded as error:
             raise PluginError(plugin.name, f"plugin {plugin.name} {error}") from error
+        except ValueError as error:
+            if _READ_ONLY not in str(error):
+                raise
+            raise PluginError(
+                plugin.name,
+                f"plugin {plugin.name} failed: ValueError: {error}; it is the snapshot's: plugins must not change it",
+            ) from error
 
     return timed
 

@@ -45,16 +45,22 @@ def machine_addresses(net: Path = Path("/proc/net")) -> tuple[str, ...]:
     return tuple(each for each in found if not (ip_address(each).is_loopback or ip_address(each).is_link_local))
 
 
+def address_towards(host: str, port: int) -> str:
+    """This machine's address on the way to a host; nothing is sent. Raises OSError."""
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.connect(address)  # of UDP: only the route is looked up
+        found: str = probe.getsockname()[0]
+    return found
+
+
 def default_address(family: int = socket.AF_INET) -> str:
-    """This machine's address on its default route, by which others reach it; nothing is sent. The loop's where there is no such route."""
+    """This machine's address on its default route, by which others reach it. The loop's where there is no such route."""
     far, loop = ("203.0.113.1", "127.0.0.1") if family == socket.AF_INET else ("2001:db8::1", "::1")
     try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((far, 9))  # of UDP: only the route is looked up
-            found: str = probe.getsockname()[0]
+        return address_towards(far, 9)
     except OSError:
         return loop
-    return found
 
 
 def has_ipv6(net: Path = Path("/proc")) -> bool:

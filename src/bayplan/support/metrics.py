@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import lru_cache
+from operator import itemgetter
 from typing import Generic, TypeVar, cast
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"
@@ -213,7 +214,7 @@ def _samples(family: Family[Counter] | Family[Gauge] | Family[Histogram]) -> Ite
     by_name = sorted(range(len(family.label_names)), key=family.label_names.__getitem__)
     heads = [f'{family.label_names[index]}="' for index in by_name]
     series = [([values[index] for index in by_name], child) for values, child in family.children.items()]
-    series.sort(key=_values)
+    series.sort(key=itemgetter(0))
     for shown, child in series:
         labels = ",".join([f'{head}{_quoted(value)}"' for head, value in zip(heads, shown, strict=True)])
         if not isinstance(child, Histogram):
@@ -225,10 +226,6 @@ def _samples(family: Family[Counter] | Family[Gauge] | Family[Histogram]) -> Ite
             yield f"{before}{bound} {seen if seen < _LEAST_WITH_EXPONENT else number(seen)}\n"
         labels = f"{{{labels}}}" if labels else ""
         yield f"{name}_sum{labels} {number(child.sum)}\n{name}_count{labels} {number(seen)}\n"
-
-
-def _values(series: tuple[list[str], object]) -> list[str]:
-    return series[0]
 
 
 @lru_cache(maxsize=256)

@@ -178,7 +178,7 @@ def test_who_waits_for_the_log_learns_whether_its_event_is_kept(
     asyncio.run(main())
     assert output.is_closed
     assert [json.loads(one)["auditID"] for one in output.lines] == ["id-0", "id-2", "id-7"]
-    assert b'apiserver_audit_error_total{plugin="log"} 1' in metrics.render()
+    assert b'apiserver_audit_error_total{plugin="log"} 1\n' in metrics.render()
     assert "Error in audit plugin 'log' affecting 1 audit events: [Errno 28] No space left on device" in caplog.text
 
 
@@ -224,7 +224,7 @@ def test_events_that_find_the_queue_full_or_closed_are_lost(caplog: pytest.LogCa
     assert sink.batches == [["id-0", "id-1"], ["id-2"]]
     assert "audit buffer queue blocked" in caplog.text
     assert "audit backend shut down" in caplog.text
-    assert b'apiserver_audit_error_total{plugin="buffered"} 3' in metrics.render()
+    assert b'apiserver_audit_error_total{plugin="buffered"} 3\n' in metrics.render()
 
 
 def test_the_rate_of_batches_is_limited() -> None:
@@ -301,7 +301,7 @@ def test_a_service_is_given_up_after_five_tries(seconds: float, problem: str, ca
     assert not virtual_time.run(posting(service, metrics).write([event(0), event(1)]))
     assert len(service.at) == 5
     assert f"Error in audit plugin 'webhook' affecting 2 audit events: {problem}" in caplog.text
-    assert b'apiserver_audit_error_total{plugin="webhook"} 2' in metrics.render()
+    assert b'apiserver_audit_error_total{plugin="webhook"} 2\n' in metrics.render()
 
 
 def test_large_events_lose_their_objects_or_are_lost(caplog: pytest.LogCaptureFixture) -> None:

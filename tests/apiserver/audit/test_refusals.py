@@ -135,6 +135,6 @@ def test_what_cannot_be_recorded_is_refused_if_the_log_is_strict() -> None:
             assert code == 500
             assert body == f'Internal Server Error: "{MAPS}": failed to store audit event\n'.encode()
             assert log.stages() == [("list", "RequestReceived", 0)]
-            assert b"apiserver_audit_requests_rejected_total 1" in server.api.metrics.render()
+            assert b"apiserver_audit_requests_rejected_total 1\n" in server.api.metrics.render()
 
     asyncio.run(main())

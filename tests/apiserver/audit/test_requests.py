@@ -307,9 +307,9 @@ def test_metrics_count_events_and_levels() -> None:
             assert UUID.fullmatch(headers["audit-id"])
             await send(server, "GET", MAPS)
             text = server.api.metrics.render()
-            assert b"apiserver_audit_event_total 2" in text
-            assert b'apiserver_audit_level_total{level="None"} 1' in text
-            assert b'apiserver_audit_level_total{level="Metadata"} 1' in text
+            assert b"apiserver_audit_event_total 2\n" in text
+            assert b'apiserver_audit_level_total{level="None"} 1\n' in text
+            assert b'apiserver_audit_level_total{level="Metadata"} 1\n' in text
 
     asyncio.run(main())
 

@@ -51,9 +51,9 @@ def test_a_user_is_kept_for_a_while() -> None:
         assert cache.known("good", AUDIENCES) is None
         assert source.asked == ["good"]
         text = registry.render()
-        assert b'authentication_token_cache_request_total{status="hit"} 1' in text
-        assert b'authentication_token_cache_request_total{status="miss"} 1' in text
-        assert b'authentication_token_cache_fetch_total{status="ok"} 1' in text
+        assert b'authentication_token_cache_request_total{status="hit"} 1\n' in text
+        assert b'authentication_token_cache_request_total{status="miss"} 1\n' in text
+        assert b'authentication_token_cache_fetch_total{status="ok"} 1\n' in text
 
     run(case())
 

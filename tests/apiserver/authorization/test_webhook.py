@@ -157,7 +157,7 @@ def test_without_an_answer_others_decide_or_nobody_does(answer: ReviewError | by
             assert verdict.decision is (Decision.DENY if denies else Decision.NO_OPINION)
         assert len(answers.reviews) == 2  # a failure is not kept
         text = registry.render()
-        assert (b'webhook_evaluations_fail_open_total{name="hook",result="error"} 2' in text) is not denies
+        assert (b'webhook_evaluations_fail_open_total{name="hook",result="error"} 2\n' in text) is not denies
 
     run(case())
 
@@ -170,8 +170,8 @@ def test_a_failure_of_a_moment_is_tried_again() -> None:
         assert verdict.allowed
         assert len(answers.reviews) == 3
         text = registry.render().decode()
-        assert 'apiserver_authorization_webhook_evaluations_total{name="hook",result="error"} 2' in text
-        assert 'apiserver_authorization_webhook_duration_seconds_count{name="hook",result="success"} 1' in text
+        assert 'apiserver_authorization_webhook_evaluations_total{name="hook",result="error"} 2\n' in text
+        assert 'apiserver_authorization_webhook_duration_seconds_count{name="hook",result="success"} 1\n' in text
 
     run(case())
 
@@ -186,7 +186,7 @@ def test_a_webhook_that_is_slow_has_not_answered() -> None:
         registry = Registry()
         verdict = await decided(authorizer(Slow({"allowed": True}), registry, denies=True).authorize, PODS)
         assert verdict.decision is Decision.DENY
-        assert b'webhook_evaluations_total{name="hook",result="timeout"} 1' in registry.render()
+        assert b'webhook_evaluations_total{name="hook",result="timeout"} 1\n' in registry.render()
 
     run(case())
 
@@ -242,7 +242,7 @@ def test_conditions_that_fail_are_failures(denies: bool, expected: Decision) -> 
         assert not answers.reviews
         text = registry.render().decode()
         labels = '{name="hook",type="Webhook"}' if '{name="hook",type' in text else '{type="Webhook",name="hook"}'
-        assert f"apiserver_authorization_match_condition_evaluation_errors_total{labels} 1" in text
+        assert f"apiserver_authorization_match_condition_evaluation_errors_total{labels} 1\n" in text
 
     run(case())
 

@@ -231,10 +231,10 @@ def test_calls_keys_and_the_cache_are_measured_without_naming_keys() -> None:
         ("Status", "Unavailable", 1),
     ):
         labels = f'grpc_status_code="{code}",method_name="/v2.KeyManagementService/{method}",provider_name="one"'
-        assert f"{count}{{{labels}}} {times}" in text
-    assert 'apiserver_envelope_encryption_dek_source_cache_size{provider_name="one"} 1' in text
-    assert "apiserver_storage_envelope_transformation_cache_misses_total 1" in text
-    assert 'transformation_type="to_storage"} 1' in text
+        assert f"{count}{{{labels}}} {times}\n" in text
+    assert 'apiserver_envelope_encryption_dek_source_cache_size{provider_name="one"} 1\n' in text
+    assert "apiserver_storage_envelope_transformation_cache_misses_total 1\n" in text
+    assert 'transformation_type="to_storage"} 1\n' in text
 
 
 def _file(**kms: object) -> str:

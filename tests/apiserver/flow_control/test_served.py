@@ -373,9 +373,9 @@ def test_metrics_have_the_names_of_kube_apiserver() -> None:
             'work_estimated_seats_bucket{flow_schema="global-default",priority_level="global-default",le="1"} 2',
             'watch_count_samples_count{flow_schema="global-default",priority_level="global-default"} 1',
         ):
-            assert f"apiserver_flowcontrol_{line}" in text, line
+            assert f"apiserver_flowcontrol_{line}\n" in text, line
         assert 'apiserver_flowcontrol_demand_seats_bucket{priority_level="system",le="0.2"}' in text
-        assert 'apiserver_current_inflight_requests{request_kind="readOnly"} 1' in text
+        assert 'apiserver_current_inflight_requests{request_kind="readOnly"} 1\n' in text
 
     with_server(run)
 

@@ -418,8 +418,8 @@ def test_metrics_have_the_names_of_the_proposal() -> None:
         await cluster.advance(minutes=1)
         text = registry.render().decode()
         (stays,) = [one for one in await pods_of(cluster) if one.spec.node_name]
-        assert "evictions_node_affinity_total 1" in text
-        assert "evictions_pod_affinity_total 0" in text
+        assert "evictions_node_affinity_total 1\n" in text
+        assert "evictions_pod_affinity_total 0\n" in text
         assert f'pod_failed_eviction_node_affinity_total{{pod="default/{stays.metadata.name}"}}' in text
         await cluster.client.delete(core_v1.Pod, stays.metadata.name, "default")
         await cluster.advance(minutes=1)

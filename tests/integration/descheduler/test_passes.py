@@ -123,11 +123,11 @@ def test_pods_leave_a_node_that_they_do_not_tolerate_any_more_and_come_up_elsewh
         )
         text = metrics.render().decode()
         labels = f'namespace="default",node="{name}",profile="test",result="success",strategy="RemovePodsViolatingNodeTaints"'
-        assert f"descheduler_pods_evicted_total{{{labels}}} {len(there)}" in text
-        assert f"descheduler_pods_evicted{{{labels}}} {len(there)}" in text
-        assert "descheduler_loop_duration_seconds_count 1" in text
+        assert f"descheduler_pods_evicted_total{{{labels}}} {len(there)}\n" in text
+        assert f"descheduler_pods_evicted{{{labels}}} {len(there)}\n" in text
+        assert "descheduler_loop_duration_seconds_count 1\n" in text
         assert (
-            'descheduler_strategy_duration_seconds_count{profile="test",strategy="RemovePodsViolatingNodeTaints"} 1'
+            'descheduler_strategy_duration_seconds_count{profile="test",strategy="RemovePodsViolatingNodeTaints"} 1\n'
             in text
         )
         assert "descheduler_build_info{" in text

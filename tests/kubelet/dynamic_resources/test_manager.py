@@ -192,15 +192,15 @@ def test_what_is_done_for_claims_is_counted_under_kubelets_names(tmp_path: Path)
         prepare = "/k8s.io.kubelet.pkg.apis.dra.v1.DRAPlugin/NodePrepareResources"
         for code in ("Unavailable", "OK"):
             labels = f'driver_name="gpu",grpc_status_code="{code}",method_name="{prepare}"'
-            assert f"dra_grpc_operations_duration_seconds_count{{{labels}}} 1" in text
+            assert f"dra_grpc_operations_duration_seconds_count{{{labels}}} 1\n" in text
         for is_error in ("true", "false"):
             labels = f'is_error="{is_error}",operation_name="PrepareResources"'
-            assert f"dra_operations_duration_seconds_count{{{labels}}} 1" in text
-        assert 'dra_resource_claims_in_use{driver_name="gpu"} 1' in text
-        assert 'dra_resource_claims_in_use{driver_name="<any>"} 1' in text
+            assert f"dra_operations_duration_seconds_count{{{labels}}} 1\n" in text
+        assert 'dra_resource_claims_in_use{driver_name="gpu"} 1\n' in text
+        assert 'dra_resource_claims_in_use{driver_name="<any>"} 1\n' in text
         await node.manager.unprepare("a")
         text = node.registry.render().decode()
-        assert 'dra_resource_claims_in_use{driver_name="<any>"} 0' in text
+        assert 'dra_resource_claims_in_use{driver_name="<any>"} 0\n' in text
         assert 'driver_name="gpu"} ' not in text
 
     play(tmp_path, test)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bayplan.api.errors import OMITTED, duplicate, invalid, required
+from bayplan.api.index_sets import IndexSet
 from bayplan.api.types import batch_v1
 from bayplan.api.validation.fields import Errors, check_not_negative
 from bayplan.api.validation.jobs import index_intervals
@@ -154,9 +155,7 @@ def _check_parsable(errors: Errors, path: str, text: str, completions: int) -> N
 
 def _first_common(one: str, other: str, completions: int) -> int | None:
     """The first index that both lists name; malformed parts name none."""
-    left, right = _well_formed(one, completions), _well_formed(other, completions)
-    common = (max(a, c) for a, b in left for c, d in right if a <= d and c <= b)
-    return min(common, default=None)
+    return (IndexSet(_well_formed(one, completions)) & IndexSet(_well_formed(other, completions))).first
 
 
 def _well_formed(text: str, completions: int) -> list[tuple[int, int]]:

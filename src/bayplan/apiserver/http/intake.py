@@ -1,7 +1,7 @@
 """How many requests of one user are taken up in one iteration of the event loop.
 
 A user with hundreds of connections may send on all of them at once: whoever waits for answers and gets them together does. Each request costs some ten microseconds
-to be read, but several times that to be understood and begun, and whatever others send meanwhile is read only after the last of them. So only a few are taken
+to be read, but several times that to be understood and started, and whatever others send meanwhile is read only after the last of them. So only a few are taken
 up at once, and the others keep waiting as the bytes that they are, one of each user in turn:
 
     iteration 1   read a1 a2 a3 a4 a5 a6 b1   take up a1 a2 a3 a4 b1

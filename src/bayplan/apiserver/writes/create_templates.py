@@ -97,9 +97,10 @@ class Template:
 
         self._form = finds.sub(slot_of, made.value.replace(b"%", b"%%"))
         self._slots = tuple(found)
-        self._value, self._marks = made.value, slots
-        """The object with stand-ins, and their slots, until it is known what the objects share."""
         self._to_decode = 0 if kind.is_custom else _DECODED
+        """Objects until it is found out what the objects share; 0 if it has been, or nothing is."""
+        self._value, self._marks = (made.value, slots) if self._to_decode else (b"", {})
+        """The object with stand-ins, and their slots, until then."""
         self._copy: Copy | None = None
         self.size = size + 3 * len(made.value)
         """Bytes, about."""

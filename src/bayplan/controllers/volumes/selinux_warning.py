@@ -20,11 +20,15 @@ class MissingVolumeError(Exception):
 
 
 class _Volume(NamedTuple):
-    """name: what tells it apart. driver: of CSI; else empty. mounts_with_label: whether it can be mounted with a label."""
+    """name: what tells it apart, of CSI beginning as `_names_of` says. mounts_with_label: whether it can be mounted with a label."""
 
     name: str
-    driver: str
     mounts_with_label: bool
+
+
+def _names_of(driver: str) -> str:
+    """What the names of the volumes of a CSI driver begin with."""
+    return f"csi {driver} "
 
 
 class SELinuxWarningController(Controller):
@@ -36,8 +40,6 @@ class SELinuxWarningController(Controller):
 
     def setup(self) -> None:
         self._uses = VolumeUses()
-        self._drivers: dict[str, str] = {}
-        """Volume -> its driver."""
         self.pods = self.informer(core_v1.Pod)
         self.claims = self.informer(core_v1.PersistentVolumeClaim)
         self.volumes = self.informer(core_v1.PersistentVolume)
@@ -85,9 +87,9 @@ class SELinuxWarningController(Controller):
             self._driver_touched(new)
 
     def _driver_touched(self, driver: storage_v1.CSIDriver) -> None:
-        name = driver.metadata.name
+        begin = _names_of(driver.metadata.name)
         for pod in self.pods.cache:
-            if any(self._drivers.get(one) == name for one in self._uses.volumes(key_of(pod))):
+            if any(one.startswith(begin) for one in self._uses.volumes(key_of(pod))):
                 self._touch(pod)
 
     def _touch_users(self, claim: str) -> None:
@@ -113,7 +115,6 @@ class SELinuxWarningController(Controller):
                 self.recorder.event(pod, "Warning", "MultipleSELinuxLabels", text)
                 continue
             use = use_of(pod, next(iter(labels), ""), mounts_with_label=volume.mounts_with_label)
-            self._drivers[volume.name] = volume.driver
             for conflict in self._uses.add(volume.name, key, use):
                 self._tell(conflict)
         if missing:
@@ -139,7 +140,7 @@ class SELinuxWarningController(Controller):
             return _shared(found.spec.iscsi, found.spec.fc)
         driver = self.drivers.cache.get("", source.driver)
         mounts = driver is not None and bool(driver.spec.se_linux_mount)
-        return _Volume(f"csi {source.driver} {source.volume_handle}", source.driver, mounts)
+        return _Volume(_names_of(source.driver) + source.volume_handle, mounts)
 
     def _tell(self, conflict: Conflict) -> None:
         pod = self.pods.cache.by_key(conflict.pod)
@@ -157,7 +158,7 @@ class SELinuxWarningController(Controller):
 def _shared(iscsi: Any, fc: core_v1.FCVolumeSource | None) -> _Volume | None:
     """iscsi: of a volume or a persistent volume."""
     if iscsi is not None:
-        return _Volume(f"iscsi {iscsi.target_portal}:{iscsi.iqn}:{iscsi.lun}", "", mounts_with_label=True)
+        return _Volume(f"iscsi {iscsi.target_portal}:{iscsi.iqn}:{iscsi.lun}", mounts_with_label=True)
     if fc is not None:
-        return _Volume(f"fc {fc.target_wwns}:{fc.lun}:{fc.wwids}", "", mounts_with_label=True)
+        return _Volume(f"fc {fc.target_wwns}:{fc.lun}:{fc.wwids}", mounts_with_label=True)
     return None

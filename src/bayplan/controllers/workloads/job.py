@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from bayplan.api.errors import ApiError
+from bayplan.api.index_sets import IndexSet
 from bayplan.api.types import batch_v1, core_v1
 from bayplan.client.client import STRATEGIC_PATCH
 from bayplan.controllers.base import controller_of
 from bayplan.controllers.workloads import job_indexes, job_rules
 from bayplan.controllers.workloads.job_gangs import JobGangs
-from bayplan.controllers.workloads.job_indexes import IndexSet
 from bayplan.controllers.workloads.job_rules import FINALIZER, Tally, Verdict
 from bayplan.controllers.workloads.pod_owner import PodOwner, claim
 from bayplan.informers.cache import key_of

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from bayplan.api.index_sets import IndexSet
 from bayplan.api.types import batch_v1, core_v1
-from bayplan.controllers.workloads.job_indexes import IndexSet, parse
+from bayplan.controllers.workloads.job_indexes import parse
 
 
 class Judgement(NamedTuple):

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
 
+from bayplan.api.index_sets import IndexSet
 from bayplan.api.types import batch_v1, core_v1
 from bayplan.controllers.pods import deletion_rank, has_ended, is_active, is_ready
 from bayplan.controllers.workloads import job_indexes
-from bayplan.controllers.workloads.job_indexes import NO_INDEXES, IndexSet
+from bayplan.controllers.workloads.job_indexes import NO_INDEXES
 from bayplan.controllers.workloads.job_policies import COUNTED, Judgement, judge, met_rule
 from bayplan.support.timestamps import parse_rfc3339
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 from urllib.parse import urlsplit
 
 from bayplan.kubelet.errors import ConfigurationError
+from bayplan.support.machine import address_towards
 
 
 def local_addresses(server: str) -> tuple[str, ...]:
@@ -13,12 +13,8 @@ def local_addresses(server: str) -> tuple[str, ...]:
     parts = urlsplit(server)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(parts.hostname, port, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind, protocol) as probe:
-            probe.connect(address)  # of UDP: only the route is looked up
-            found: str = probe.getsockname()[0]
+        return (address_towards(parts.hostname or "", port),)
     except OSError as error:
         raise ConfigurationError(
             f"cannot find the node's address on the way to {server} ({error}); give it with --node-ip"
         ) from error
-    return (found,)
