@@ -23,6 +23,8 @@ from tests.cpu_time import cpu_time_below
         ("a: &x {k: 1}\nb: *x\nc: [*x, &x 2, *x]", {"a": {"k": 1}, "b": {"k": 1}, "c": [{"k": 1}, 2, 2]}),
         ("a: &x {k: 1, l: 2}\nb:\n  <<: *x\n  l: 3\nc:\n  <<: [{m: 1}, {m: 2, p: 3}]", {"a": {"k": 1, "l": 2}, "b": {"k": 1, "l": 3}, "c": {"m": 1, "p": 3}}),
         ("'<<': 1", {"<<": 1}),
+        ("a: \"it\\'s\"\nb: 'x'\nc: d\\'e\nf: |\n  \\'", {"a": "it's", "b": "x", "c": "d\\'e", "f": "\\'"}),
+        ("a: \"b\\\\/c\"\nb: a\\/b\nc: '\\/'", {"a": "b\\/c", "b": "a\\/b", "c": "\\/"}),
         ("first\n---\nsecond", "first"),
         ("", None),
     ],
@@ -66,12 +68,23 @@ BOMB = b"a: &a [x,x,x,x,x,x,x,x,x]\n" + b"".join(
         pytest.param(b"[a]: b", 'yaml: invalid map key: []interface {}{"a"}', id="a list as key"),
         pytest.param(b"a: !!int b", "yaml: cannot decode !!str `b` as a !!int", id="a wrong tag"),
         pytest.param(b"a: .inf", "json: unsupported value: +Inf", id="infinity"),
+        pytest.param(b"~: [1, b]", 'unsupported map key of type: %!s(<nil>), key: <nil>, value: []interface {}{1, "b"}', id="null as key"),
+        pytest.param(b"a: .inf\n~: b", 'unsupported map key of type: %!s(<nil>), key: <nil>, value: "b"', id="a key before a number"),
+        pytest.param(b"a: .inf\n~: b\n<<: 3", "yaml: map merge requires map or sequence of maps as the value", id="a merge before a key"),
+        pytest.param(b"a: .inf\n[b]: c\nd: [", "yaml: line 3: did not find expected node content", id="syntax before anything"),
+        pytest.param(b'a: "b\\/c"', "yaml: found unknown escape character", id="an escaped slash"),
+        pytest.param(b'a: "b\n\n  c\\\\\\/d"', "yaml: line 3: found unknown escape character", id="an escaped slash further down"),
+        pytest.param(b"~: b\n" * 200_000, 'unsupported map key of type: %!s(<nil>), key: <nil>, value: "b"', id="many nulls as keys"),
     ],
 )  # fmt: skip
 def test_what_costs_too_much_or_means_nothing_is_refused_at_once(data: bytes, problem: str) -> None:
     with cpu_time_below(4), pytest.raises(yaml.YAMLError) as caught:
         to_json(data)
     assert problem_text(caught.value) == problem
+
+
+def test_names_stand_in_order() -> None:
+    assert to_json(b"b: {d: 1e30, c: 2}\na: 1.0\n1: x") == b'{"1":"x","a":1,"b":{"c":2,"d":1e+30}}'
 
 
 def test_long_numbers_are_text_and_cost_nothing() -> None:

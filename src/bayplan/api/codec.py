@@ -196,8 +196,9 @@ def _tree(cls: type[Any], data: bytes) -> dict[str, Any]:
     try:
         tree = msgspec.json.decode(data)
     except msgspec.ValidationError as error:  # valid JSON can only hold a number that is too large
-        number = infinite_number(data)
-        raise DecodeError(too_large(number) if number else str(error)) from None
+        if number := infinite_number(data):
+            raise _problem(cls, data, NumberError(too_large(number))) from None
+        raise DecodeError(str(error)) from None
     except msgspec.DecodeError as error:
         raise DecodeError(str(error)) from None
     if not isinstance(tree, dict):
@@ -269,7 +270,7 @@ def may_repeat_fields(data: bytes) -> bool:
 
 def field_problems(data: bytes, unknown: Sequence[str] = ()) -> list[str]:
     """What is wrong with the fields of valid JSON, in the order of the document: `duplicate field "spec.x"`, and those that are unknown, worded as
-    `decode_reporting` words them. What stands in unknown fields is not looked at."""
+    `decode_reporting` words them. Of unknown fields neither what stands in them nor how often they are there is looked at."""
     found: dict[str, None] = {}
     tree = json.loads(data, object_pairs_hook=_Pairs, parse_int=str)  # numbers of any length
     _find_problems(tree, "", set(unknown), found)
@@ -282,14 +283,13 @@ def _find_problems(value: Any, path: str, unknown: Set[str], found: dict[str, No
         seen: set[str] = set()
         for key, item in value:
             where = f"{path}{key}"
+            if problems := unknown & {f"unknown field {quoted(where)}", f'unknown field "{where}"'}:
+                found[next(iter(problems))] = None
+                continue
             if key in seen:
                 found[f"duplicate field {quoted(where)}"] = None
             seen.add(key)
-            problems = unknown & {f"unknown field {quoted(where)}", f'unknown field "{where}"'}
-            if problems:
-                found[next(iter(problems))] = None
-            else:
-                _find_problems(item, f"{where}.", unknown, found)
+            _find_problems(item, f"{where}.", unknown, found)
     elif isinstance(value, list):
         for index, item in enumerate(value):
             _find_problems(item, f"{path.rstrip('.')}[{index}].", unknown, found)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import json
+import math
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -24,6 +25,22 @@ _INTEGERS: Final = {"int32": 2**31, "int64": 2**63}
 
 _INTEGER_LETTERS: Final = 20
 """Of the longest integer: digits and a sign, for JSON has no zeros in front."""
+
+
+_CORE: Final = "io.k8s.api.core.v1."
+_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_OBJECT: Final[schema.Schema] = {"$ref": f"{_META}ObjectMeta"}
+UNPUBLISHED: Final[dict[str, dict[str, schema.Schema]]] = {
+    f"{_CORE}List": {"metadata": {"$ref": f"{_META}ListMeta"}, "items": {"type": "array", "items": {"type": "object"}}},
+    f"{_CORE}PodStatusResult": {"metadata": _OBJECT, "status": {"$ref": f"{_CORE}PodStatus"}},
+    f"{_CORE}RangeAllocation": {
+        "metadata": _OBJECT,
+        "range": {"type": "string"},
+        "data": {"type": "string", "format": "byte"},
+    },
+    f"{_CORE}SerializedReference": {"reference": {"$ref": f"{_CORE}ObjectReference"}},
+}
+"""Fields of types that no published schema has."""
 
 
 class Number(str):
@@ -60,11 +77,18 @@ def go_types() -> dict[str, dict[str, Any]]:
 
 def first_problem(cls: type[Any], data: bytes) -> str | None:
     """The message for an object of a class in this valid JSON; None if nothing is wrong."""
-    definition = schema.definition_of(cls)
+    return first_problem_of(schema.definition_of(cls), data)
+
+
+def first_problem_of(definition: str, data: bytes) -> str | None:
+    """The message for something of a definition of the published schema; None if nothing is wrong."""
     tree = json.loads(data, object_pairs_hook=Pairs, parse_int=Number, parse_float=Number)
     problems: list[str] = []
     try:
-        _read(tree, {"$ref": definition}, plain_type({"$ref": definition}), Place(), problems)
+        if definition in UNPUBLISHED:
+            _read_struct(tree, definition, UNPUBLISHED[definition], Place(), problems)
+        else:
+            _read(tree, {"$ref": definition}, plain_type({"$ref": definition}), Place(), problems)
     except Refused as refusal:
         return str(refusal)
     return problems[0] if problems else None
@@ -175,7 +199,7 @@ def _shown(value: Any) -> str:
 
 def _fits(number: str, kind: str, width: str) -> bool:
     if kind == "number":
-        return True
+        return math.isfinite(float(number))
     limit = _INTEGERS.get(width, 2**63)
     return len(number) <= _INTEGER_LETTERS and number.lstrip("-").isdigit() and -limit <= int(number) < limit
 

@@ -5,6 +5,8 @@ Who compares the bytes of a `RawExtension`, as Kubernetes' controllers do with t
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 _ESCAPES = (
     (b"&", rb"\u0026"),
     (b"<", rb"\u003c"),
@@ -20,3 +22,18 @@ def escaped(data: bytes) -> bytes:
         if plain in data:
             data = data.replace(plain, escape)
     return data
+
+
+_LEAST, _MOST = 1e-6, 1e21
+"""Go writes a float with an exponent below the one and from the other on."""
+
+
+def number_text(number: float) -> str:
+    """A number as Go writes it to JSON. Of a float no more digits than tell it from all others, then zeros; a whole one has no point."""
+    if isinstance(number, int):
+        return str(number)
+    text = repr(number)
+    if number == 0 or _LEAST <= abs(number) < _MOST:
+        return f"{Decimal(text):f}".removesuffix(".0")
+    mantissa, _, power = text.partition("e")
+    return f"{mantissa}e{power[0]}{power[1:].lstrip('0')}"

@@ -237,9 +237,9 @@ def large_number(data: bytes) -> str:
     return ""
 
 
-def too_large(number: str) -> str:
-    """What Go says of a number that no float can hold."""
-    return f"json: cannot unmarshal number {number} into Go value of type float64"
+def too_large(number: str, place: str = "value") -> str:
+    """What Go says of a number that no float can hold. place: where it should go."""
+    return f"json: cannot unmarshal number {number} into Go {place} of type float64"
 
 
 def infinite_number(data: bytes) -> str:

@@ -127,6 +127,6 @@ def test_minus_zero_is_zero_as_in_yaml() -> None:
         await door.define(definition(version(schema=SCHEMA)))
         given = thing(spec={"open": {"n": -0.0, "more": [-0.0, -0.5]}})
         answer = await door.patch(path("x", fieldManager="a", dryRun="All"), given, APPLY)
-        assert str(answer.tree["spec"]["open"]) == "{'n': 0, 'more': [0, -0.5]}"
+        assert str(answer.tree["spec"]["open"]) == "{'more': [0, -0.5], 'n': 0}"
 
     serving(test)

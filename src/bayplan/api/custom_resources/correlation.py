@@ -28,11 +28,13 @@ class Before:
     """The first old item of each key; filled when an item is first asked for."""
 
     def field(self, name: str) -> Before | None:
-        """That of a field of now; None if the schema does not know it, or there was no object."""
+        """That of a field of now; None if the schema does not know it, or it was not there."""
         below = child(self.schema, name)
         if below is None or not isinstance(self.value, dict) or not isinstance(self.now, dict):
             return None
-        return Before(self.value.get(name), self.now.get(name), below)
+        if name not in self.value or name not in self.now:
+            return None
+        return Before(self.value[name], self.now[name], below)
 
     def item(self, index: int) -> Before | None:
         """That of an item of now: the first with the same keys. None for lists without keys, whose items cannot be told apart."""

@@ -11,20 +11,31 @@ from typing import Any
 from bayplan.api.custom_resources.pruning import child
 from bayplan.api.schema import Schema
 
+_REFUSING_NULL = ("type", "x-kubernetes-int-or-string", "enum")
 
-def drop_nulls(value: Any, schema: Schema | None) -> None:
-    """Take out, in place, nulls that are not allowed and have no default: such a field counts as left out."""
+
+def drop_nulls(value: Any, schema: Schema | None, *, unless_refused: bool = False) -> None:
+    """Take out, in place, nulls that are not allowed and have no default: such a field counts as left out.
+
+    unless_refused: not where validation refuses them, as it does what is applied.
+    """
     if isinstance(value, dict):
         for name in list(value):
             inner = None if schema is None else child(schema, name)
-            if value[name] is None and inner is not None and not inner.get("nullable") and inner.get("default") is None:
+            if value[name] is None and inner is not None and _is_dropped(inner, unless_refused):
                 del value[name]
             else:
-                drop_nulls(value[name], inner)
+                drop_nulls(value[name], inner, unless_refused=unless_refused)
     elif isinstance(value, list):
         items = None if schema is None else schema.get("items")
         for item in value:
-            drop_nulls(item, items)
+            drop_nulls(item, items, unless_refused=unless_refused)
+
+
+def _is_dropped(schema: Schema, unless_refused: bool) -> bool:
+    if schema.get("nullable") or schema.get("default") is not None:
+        return False
+    return not (unless_refused and any(map(schema.get, _REFUSING_NULL)))
 
 
 def default(value: Any, schema: Schema | None) -> None:

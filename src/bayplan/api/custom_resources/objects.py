@@ -8,7 +8,7 @@ import msgspec
 
 from bayplan.api.custom_resources import defaulting, embedded, pruning
 from bayplan.api.custom_resources.metadata import read_metadata
-from bayplan.api.custom_resources.numbers import settle_numbers
+from bayplan.api.custom_resources.numbers import LARGE_EXPONENTS, as_written, settle_numbers
 from bayplan.api.schema import Schema
 from bayplan.api.types import meta_v1
 
@@ -31,7 +31,7 @@ _read_tree = msgspec.json.Decoder(dict[str, Any]).decode
 class CustomObject:
     """An object of a custom resource. Each version of each resource has a class of its own, which knows its schema."""
 
-    __slots__ = ("api_version", "content", "is_mixed", "kind", "metadata")
+    __slots__ = ("api_version", "content", "has_floats", "is_mixed", "kind", "metadata")
 
     schema: ClassVar[Schema] = ANYTHING
     row: ClassVar[Any] = None
@@ -53,6 +53,8 @@ class CustomObject:
         self.metadata = meta_v1.ObjectMeta() if metadata is None else metadata
         self.content: dict[str, Any] = {} if content is None else content
         """All other fields of the object: `spec`, `status`, ..."""
+        self.has_floats = False
+        """Whether some numbers of `content` may be written otherwise than Go writes them."""
         self.is_mixed = False
         """Whether it came in another version, so that there may be fields that only that one knows (they are checked, and never kept)."""
 
@@ -72,13 +74,14 @@ class CustomObject:
     def with_metadata(self, metadata: meta_v1.ObjectMeta) -> Self:
         """The same object with other metadata; the rest is shared."""
         found = type(self)(self.kind, self.api_version, metadata, self.content)
-        found.is_mixed = self.is_mixed
+        found.has_floats, found.is_mixed = self.has_floats, self.is_mixed
         return found
 
     def tree(self) -> dict[str, Any]:
         """The object as JSON shows it; metadata stay typed."""
         head = {"kind": self.kind, "apiVersion": self.api_version}
-        return {**{key: item for key, item in head.items() if item}, "metadata": self.metadata, **self.content}
+        content = as_written(self.content) if self.has_floats else self.content
+        return {**{key: item for key, item in head.items() if item}, "metadata": self.metadata, **content}
 
     @classmethod
     def read(cls, data: bytes | str) -> Self:
@@ -86,7 +89,10 @@ class CustomObject:
         head, content = _read_head(data), _read_tree(data)
         for name in pruning.META_FIELDS:
             content.pop(name, None)
-        return cls(head.kind, head.api_version, head.metadata, content)
+        found = cls(head.kind, head.api_version, head.metadata, content)
+        text = data.encode() if isinstance(data, str) else data
+        found.has_floats = any(exponent in text for exponent in LARGE_EXPONENTS)
+        return found
 
     @classmethod
     def read_reporting(cls, tree: dict[str, Any]) -> tuple[Self, list[str]]:
@@ -97,8 +103,9 @@ class CustomObject:
         metadata, dropped = read_metadata(tree.pop("metadata", None))
         dropped = [f"metadata.{path}" for path in dropped]
         kind, api_version = tree.pop("kind", ""), tree.pop("apiVersion", "")
-        settle_numbers(tree)
+        has_floats = settle_numbers(tree)
         found = cls(kind, api_version, metadata, tree)
+        found.has_floats = has_floats
         dropped += found.fit()
         return found, dropped
 

@@ -19,6 +19,7 @@ from bayplan.api.custom_resources import formats, patterns
 from bayplan.api.custom_resources.correlation import Before, identity, same
 from bayplan.api.custom_resources.enums import enum_values
 from bayplan.api.custom_resources.go_values import shown
+from bayplan.api.custom_resources.numbers import as_whole
 from bayplan.api.custom_resources.rejection import rejects
 from bayplan.api.errors import ErrorType, FieldError, invalid, quoted, required, too_long, too_many, unsupported_text
 from bayplan.api.schema import Schema
@@ -260,7 +261,8 @@ def _in_range(value: float, kind: str, form: str) -> bool:
     """Whether a number can be had in a type. Whole numbers can be integers, however they are written."""
     if kind == "integer":
         limit = _INT32 if form == "int32" else _INT64
-        return math.isfinite(value) and float(value).is_integer() and -limit <= value < limit
+        whole = value if isinstance(value, int) else as_whole(value) if math.isfinite(value) else None
+        return whole is not None and -limit <= whole < limit
     return form != "float" or abs(value) < _FLOAT32_LIMIT
 
 

@@ -161,15 +161,12 @@ def _named_members_if_valid(value: Any, kind: Type, path: _Path, problems: _Prob
         problems.add(path, lambda: f": expected map, got &{{{shown(value)}}}")
         return None
     found: FieldSet = {}
-    is_told = False
     known = kind.members
     for name, item in value.items():
         member = known.get(name) or kind.member(name)
         if member is None:
-            if not is_told:  # Kubernetes looks at no other members after one, and comes to them in an order of chance
-                problems.add(path, partial(_undeclared, name))
-            is_told = True
-            continue
+            problems.add(path, partial(_undeclared, name))
+            break  # as Kubernetes does, which begins anywhere
         key, inner, takes_texts, is_declared = member
         node: FieldSet | None = LEAF
         if not (takes_texts and type(item) is str):

@@ -13,7 +13,9 @@ import msgspec
 
 from bayplan.api.codec import DecodeError, encode, from_tree
 from bayplan.api.conversion import WebhookNeeded, convert
+from bayplan.api.custom_resources.defaulting import drop_nulls
 from bayplan.api.custom_resources.objects import CustomObject
+from bayplan.api.decode_problems import Refused
 from bayplan.api.errors import ApiError, failure
 from bayplan.api.feature_gates import may_have_gated_fields
 from bayplan.api.kinds import Kind
@@ -38,7 +40,7 @@ from bayplan.api.managedfields.managers import (
     update,
     write_entries,
 )
-from bayplan.api.managedfields.merge import validate
+from bayplan.api.managedfields.merge import validate, validated_fields
 from bayplan.api.managedfields.typed import Type, TypedError
 from bayplan.api.nesting import DepthError, check_depth
 from bayplan.api.schema import definition_of, fields_of_gates
@@ -46,7 +48,7 @@ from bayplan.api.strategies.base import clone
 from bayplan.api.times import FormError, settle
 from bayplan.api.types import meta_v1
 from bayplan.api.types.meta_v1 import ManagedFieldsEntry
-from bayplan.api.unstructured_problems import first_unstructured_problem
+from bayplan.api.unstructured import as_converted, first_unstructured_problem
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.managed_fields.diff import compare_objects, fields_of, type_of
 from bayplan.apiserver.managed_fields.memo import entries_after
@@ -263,11 +265,15 @@ def _changes_in(call: Call, old: Any, obj: Any, subresource: str) -> Callable[[s
 class Applier:
     """Server-side apply of one configuration, which may have to be repeated if somebody else writes in between."""
 
-    def __init__(self, call: Call, applied: dict[str, Any], subresource: str, kind: Kind | None = None) -> None:
+    def __init__(
+        self, call: Call, applied: dict[str, Any], subresource: str, kind: Kind | None = None, *, has_floats: bool
+    ) -> None:
+        """has_floats: whether numbers of the configuration are floats."""
         self.call = call
         self.kind = kind or call.kind
         """What is applied."""
         self.applied = applied
+        self._has_floats = has_floats
         self.subresource = subresource
         self.manager = call.request.query.get("fieldManager", "")
         self.force = bool_parameter(call.request.query, "force")
@@ -299,10 +305,26 @@ class Applier:
         """What comes of a merge, as an object of the kind. Raises ApiError (500)."""
         self.merged = merged
         try:
-            obj = from_tree(self.kind.type, merged)
-            return obj if self.kind.is_custom else settle(obj)
+            return self._decoded(merged)
         except (DecodeError, FormError) as error:
             raise self.refused(error) from None
+
+    def _decoded(self, merged: dict[str, Any]) -> Any:
+        """Raises DecodeError, FormError."""
+        cls = self.kind.type
+        if self.kind.is_custom:
+            found = from_tree(cls, merged)
+            drop_nulls(found.content, cls.schema, unless_refused=True)
+            return found
+        try:
+            if not self._has_floats:
+                return settle(from_tree(cls, merged))
+        except DecodeError:  # numbers may be larger than their fields
+            pass
+        try:
+            return settle(from_tree(cls, as_converted(cls, merged)))
+        except Refused as refusal:
+            raise DecodeError(str(refusal)) from None
 
     def refused(self, error: DecodeError | FormError) -> ApiError:
         """The answer to a configuration of which no object of the kind comes."""
@@ -353,8 +375,16 @@ class Applier:
         except ConversionError as error:
             raise failure(500, "", str(error), details=False) from None
         except TypedError as error:
-            shown = f"failed to create typed patch object ({self._shown(self.applied)}): {error}"
+            shown = f"failed to create typed patch object ({self._shown(self.applied)}): {self._in_order(error)}"
             raise failure(500, "", shown, details=False) from None
+
+    def _in_order(self, error: TypedError) -> TypedError:
+        """What is wrong with the configuration, found in the order of its names, from which Go's maps begin somewhere."""
+        try:
+            validated_fields(msgspec.to_builtins(self.applied, order="sorted"), type_of(self.kind.type))
+        except TypedError as found:
+            return found
+        return error
 
     def _check_gates(self) -> None:
         """Raises TypedError for fields whose feature gates are off."""
@@ -369,8 +399,8 @@ class Applier:
         """An object in an error of the field manager: namespace, name and kind."""
         kind, metadata = self.kind, tree.get("metadata")
         names: dict[str, Any] = metadata if isinstance(metadata, dict) else {}
-        place = f"{names.get('namespace', '')}/{names.get('name', '')}"
-        return f"{place}; {kind.group}/{kind.version}, Kind={kind.kind}"
+        namespace, name = (one if isinstance(one, str) else "" for one in map(names.get, ("namespace", "name")))
+        return f"{namespace}/{name}; {kind.group}/{kind.version}, Kind={kind.kind}"
 
     def _metadata(self) -> dict[str, Any]:
         """The configuration's metadata, which may be no map."""

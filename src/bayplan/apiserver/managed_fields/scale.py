@@ -43,8 +43,8 @@ _OLD_VERSIONS: Final[Mapping[str, tuple[str, ...]]] = {
 class ScaleApplier(Applier):
     """Server-side apply of a Scale, all of which its writer may own."""
 
-    def __init__(self, call: Call, applied: dict[str, Any]) -> None:
-        super().__init__(call, applied, "scale", SCALE)
+    def __init__(self, call: Call, applied: dict[str, Any], *, has_floats: bool) -> None:
+        super().__init__(call, applied, "scale", SCALE, has_floats=has_floats)
 
     def _served(self, live: autoscaling_v1.Scale) -> autoscaling_v1.Scale:
         return live

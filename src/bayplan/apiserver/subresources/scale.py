@@ -166,11 +166,11 @@ def _live(call: Call, obj: Any) -> autoscaling_v1.Scale:
 def _applied(call: Call) -> Callable[[Any], Any]:
     """Server-side apply of the Scale in the body, as a change of the workload. Raises ApiError."""
     given = configuration(call, SCALE)
-    applier = ScaleApplier(call, given.tree)
+    applier = ScaleApplier(call, given.tree, has_floats=given.has_floats)
 
     def applied(old: Any) -> Any:
         scale = applier.apply(_live(call, old))
-        given.check()
+        given.check(call)
         return _scaled(call, old, scale, applied=True)
 
     return applied

@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from bayplan.api.codec import json_type, may_repeat_fields
-from bayplan.api.errors import bad_request, conflict, failure, not_found_error
+from bayplan.api.custom_resources.numbers import NumberError, settle_numbers
+from bayplan.api.errors import ApiError, bad_request, conflict, failure, not_found_error
 from bayplan.api.json_syntax import large_number
 from bayplan.api.kinds import Kind
 from bayplan.api.nesting import DepthError, check_depth
@@ -25,6 +26,8 @@ from bayplan.apiserver.writes.options import check_patch_options
 T = TypeVar("T")
 
 APPLY_TYPE: Final = "application/apply-patch+yaml"
+_ODD_NUMBER: Final = re.compile(rb"[:\[,]\s*+-?+[0-9]++(?:[.eE]|(?<=[0-9]{19}))")
+"""The beginning of a number in JSON that may not be a whole one, or have more than 64 bits."""
 _MINUS_ZERO: Final = re.compile(rb"[:\[,]\s*+-0\.0*+\s*+[,\]}]")
 """A number in JSON that is 0 in YAML."""
 
@@ -42,13 +45,13 @@ async def apply(call: Call) -> tuple[int, Entry]:
     if is_new and name:
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
     given = configuration(call, call.kind)
-    applier = Applier(call, given.tree, name)
+    applier = Applier(call, given.tree, name, has_floats=given.has_floats)
     if is_new:
         return 201, await _create_applied(call, applier, given)
 
     def applied(old: Any) -> Any:
         obj = applier.apply(old)
-        given.check()
+        given.check(call)
         check_place(call, obj)
         return call.to_stored(obj, applier.refused)
 
@@ -57,7 +60,7 @@ async def apply(call: Call) -> tuple[int, Entry]:
 
 async def _create_applied(call: Call, applier: Applier, given: Configuration) -> Entry:
     obj = applier.apply(None)
-    given.check()
+    given.check(call)
     metadata = obj.metadata
     metadata.namespace = metadata.namespace or call.path.namespace
     check_place(call, obj)
@@ -94,28 +97,33 @@ class Configuration(NamedTuple):
     """What is applied."""
 
     tree: dict[str, Any]
+    has_floats: bool
+    """Whether some of its numbers are no whole ones of 64 bits."""
     repeated: str
-    """Why it is refused once it has been merged, as it gives fields twice; "" if it is not."""
+    """Which fields it gives twice, worded as go-yaml does; "" if none, or nobody wants to know."""
 
-    def check(self) -> None:
-        """To be called when it has been merged, which may have been refused for other reasons. Raises ApiError (400)."""
-        if self.repeated:
+    def check(self, call: Call) -> None:
+        """Refuse what gives fields twice, or warn of that. To be called when it has been merged, which may have been refused for other reasons.
+
+        Raises ApiError (400).
+        """
+        if self.repeated and call.request.query.get("fieldValidation") == "Strict":
             raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: {self.repeated}")
+        lines = [line.strip() for line in self.repeated.splitlines()[1:]]
+        call.warnings.extend(line for line in lines if line not in call.warnings)
 
 
 def configuration(call: Call, expected: Kind) -> Configuration:
     """The applied configuration, of this kind, from the body. Raises ApiError (400, 422)."""
     check_patch_options(call.request.query, is_apply=True)
     data = call.request.body
-    applied, is_yaml = _read_configuration(data)
+    applied, has_floats, is_yaml = _read_configuration(data)
     mode, repeated = call.request.query.get("fieldValidation") or "Warn", ""
     may_repeat = mode == "Strict" or is_yaml or (call.request.reads_warnings and may_repeat_fields(data))
     if mode != "Ignore" and may_repeat and (mode == "Strict" or call.request.reads_warnings):
         from bayplan.apiserver.yaml.documents import repeated_keys  # slow to import, and seldom needed
 
-        problem = _read_yaml(data, repeated_keys)
-        repeated = problem if mode == "Strict" else ""
-        call.warnings.extend(line.strip() for line in problem.splitlines()[1:] if not repeated)
+        repeated = _read_yaml(data, repeated_keys)
     api_version, kind = (
         one if isinstance(one, str) else "" for one in (applied.get("apiVersion"), applied.get("kind"))
     )
@@ -127,23 +135,39 @@ def configuration(call: Call, expected: Kind) -> Configuration:
     metadata = applied.get("metadata")
     if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
-    return Configuration(applied, repeated)
+    return Configuration(applied, has_floats, repeated)
 
 
-def _read_configuration(data: bytes) -> tuple[dict[str, Any], bool]:
-    """A configuration, and whether it is YAML that is no JSON. Raises ApiError (400)."""
+def _read_configuration(data: bytes) -> tuple[dict[str, Any], bool, bool]:
+    """A configuration, whether it has floats, and whether it is YAML that is no JSON. Raises ApiError (400)."""
     try:  # JSON is read a hundred times as fast as YAML
         check_depth(data)
         found, is_yaml = msgspec.json.decode(data), False
     except (msgspec.DecodeError, UnicodeDecodeError, DepthError):
         is_yaml = True
-    if (
-        is_yaml or data[:1] == b"\t" or large_number(data) or (b"-0." in data and _MINUS_ZERO.search(data))
-    ):  # nothing begins with a tab in YAML, and such a number is text
+    if is_yaml or _is_other_yaml(data):
         found, is_yaml = _from_yaml(data), True
     if found is None:
-        return {}, is_yaml
+        return {}, False, is_yaml
     if not isinstance(found, dict):
-        shown = f"json: cannot unmarshal {json_type(found)} into Go value of type map[string]interface {{}}"
-        raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {shown}")
-    return found, is_yaml
+        raise _unreadable(f"json: cannot unmarshal {json_type(found)} into Go value of type map[string]interface {{}}")
+    if not is_yaml and not _ODD_NUMBER.search(data):
+        return found, False, False
+    try:
+        return found, settle_numbers(found), is_yaml
+    except NumberError as error:
+        raise _unreadable(str(error)) from None
+
+
+def _is_other_yaml(data: bytes) -> bool:
+    """Whether JSON may be something else to a reader of YAML, where nothing begins with a tab, some numbers are text, and slashes are not escaped."""
+    return (
+        data[:1] == b"\t"
+        or b"\\/" in data
+        or bool(large_number(data))
+        or (b"-0." in data and _MINUS_ZERO.search(data) is not None)
+    )
+
+
+def _unreadable(problem: str) -> ApiError:
+    return bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: {problem}")

@@ -17,6 +17,7 @@ from bayplan.api.codec import (
 from bayplan.api.conversion import convert
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.custom_resources.strategy import type_errors
+from bayplan.api.decode_problems import Refused
 from bayplan.api.errors import (
     ApiError,
     bad_request,
@@ -31,7 +32,7 @@ from bayplan.api.schema import definition_of
 from bayplan.api.strategic_leftovers import left_of
 from bayplan.api.strategic_patch import apply_strategic_patch
 from bayplan.api.strategies.base import clone
-from bayplan.api.unstructured_problems import first_unstructured_problem
+from bayplan.api.unstructured import as_converted, first_unstructured_problem
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response
@@ -41,7 +42,15 @@ from bayplan.apiserver.writes.bodies import other_type
 from bayplan.apiserver.writes.body_errors import head_of, head_problem, version_problem
 from bayplan.apiserver.writes.options import check_patch_options
 from bayplan.apiserver.writes.owners import deduplicate_owners
-from bayplan.apiserver.writes.patch_errors import JSON, MERGE, STRATEGIC, as_written, read_patch, spoiled_by
+from bayplan.apiserver.writes.patch_errors import (
+    JSON,
+    MERGE,
+    STRATEGIC,
+    as_written,
+    decode_as_sent,
+    read_patch,
+    spoiled_by,
+)
 from bayplan.apiserver.writes.repeated_writes import RepeatedWrite
 from bayplan.apiserver.writes.write_memo import STATUS, Change
 
@@ -167,8 +176,9 @@ class Patch:
     def _decoded(self, cls: type[Any]) -> Any:
         call, tree = self.call, self.tree
         try:
-            obj, problems = decode_reporting(cls, encode(tree), call.context.settings.feature_gates)
+            obj, problems = self._reported(cls)
         except DecodeError as error:
+            self._keep_numbers(cls)
             raise self.spoiled(cls, self._other_type(cls) or self._first_problem(cls) or str(error)) from None
         problems = [*self.problems, *(self._in_order(cls, problems) if len(problems) > 1 else problems)]
         if problems and self.mode == "Strict":
@@ -182,6 +192,29 @@ class Patch:
         check_place(call, obj)
         call.warnings[:] = dict.fromkeys([*call.warnings, *deduplicate_owners(obj.metadata)])
         return obj
+
+    def _reported(self, cls: type[Any]) -> tuple[Any, list[str]]:
+        """What came of the patch, and what is wrong with its fields. Raises DecodeError."""
+        gates = self.call.context.settings.feature_gates
+        try:
+            return decode_reporting(cls, encode(self.tree), gates)
+        except DecodeError:
+            if self.patch_type != STRATEGIC:
+                raise
+        try:  # numbers may be larger than their fields
+            return decode_reporting(cls, encode(as_converted(cls, self.tree)), gates)
+        except Refused as refusal:
+            raise DecodeError(str(refusal)) from None
+
+    def _keep_numbers(self, cls: type[Any]) -> None:
+        """Apply it once more with numbers as they were sent, which is how messages show what came of it."""
+        if self.patch_type == STRATEGIC:
+            return
+        read, self.body = self.body, decode_as_sent(self.call.request.body)
+        try:
+            self.tree = self._applied(msgspec.json.decode(self._before), cls)
+        except ApiError:  # an operation looks at what a number is
+            self.body = read
 
     def _first_problem(self, cls: type[Any]) -> str:
         """What Kubernetes finds first; "" if only the whole says what is wrong."""

@@ -5,12 +5,14 @@ Source: apiserver's `endpoints/handlers/patch.go`, evanphx/json-patch, whose doc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
 from bayplan.api.codec import encode, json_type, with_null_lists
 from bayplan.api.custom_resources.go_values import shown
+from bayplan.api.custom_resources.numbers import with_large_floats
 from bayplan.api.errors import ApiError, bad_request, invalid, invalid_object
 from bayplan.api.go_json import escaped
 from bayplan.api.json_syntax import infinite_number, large_number, repaired, syntax_problem, too_large
@@ -23,15 +25,16 @@ _MAP: Final = "map[string]interface {}"
 
 def read_patch(data: bytes, patch_type: str, *, checked: bool) -> Any:
     """A patch from its body. checked: whether fields are validated, which reads the patch once more, by itself. Raises ApiError (400)."""
+    place = "struct field jsonPatchOp.value" if patch_type == JSON else "value"
     try:
         check_depth(data)
         patch = msgspec.json.decode(data)
         if number := large_number(data):
-            raise _unreadable(patch_type, too_large(number), checked=checked)
+            raise _unreadable(patch_type, too_large(number, place), checked=checked)
     except (msgspec.DecodeError, UnicodeDecodeError, DepthError):
         problem = syntax_problem(data)
         if not problem and (number := infinite_number(data)):
-            problem = too_large(number)
+            problem = too_large(number, place)
         if problem:
             raise _unreadable(patch_type, problem, checked=checked) from None
         patch = msgspec.json.decode(repaired(data))
@@ -43,7 +46,13 @@ def read_patch(data: bytes, patch_type: str, *, checked: bool) -> Any:
         raise bad_request("Invalid JSON Patch")
     if not isinstance(patch, dict) and not (patch_type == MERGE and not checked):
         raise _unreadable(patch_type, _mismatch(patch, _MAP), checked=checked)
+    if patch_type == STRATEGIC:
+        with_large_floats(patch)
     return patch
+
+
+decode_as_sent: Callable[[bytes], Any] = msgspec.json.Decoder(float_hook=lambda text: msgspec.Raw(text.encode())).decode
+"""Valid JSON with its floats as they stand there."""
 
 
 def _unreadable(patch_type: str, problem: str, *, checked: bool) -> ApiError:
@@ -89,11 +98,11 @@ def spoiled_by(patch_type: str, patch: Any, tree: Any, kind: Kind, why: str) -> 
     else:
         data = as_written(patch_type, patch, tree)
         if not kind.is_custom and patch_type == MERGE:
-            data = encode(_with_own_lists(msgspec.json.decode(with_null_lists(kind.kind, data)), patch))
+            data = encode(_with_own_lists(decode_as_sent(with_null_lists(kind.kind, data)), patch))
         elif not kind.is_custom and b"[]" not in encode(patch):  # nobody but the server left lists empty
             data = with_null_lists(kind.kind, data)
         if kind.is_custom:  # kept as maps, whose keys Go writes in order
-            data = encode(msgspec.to_builtins(msgspec.json.decode(data), order="sorted"))
+            data = msgspec.json.encode(decode_as_sent(data), order="sorted")
         text = (escaped(data) if patch_type == MERGE else data).decode()
     return invalid_object("", "", "", [invalid("patch", text, why)])
 

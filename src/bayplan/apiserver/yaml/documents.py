@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import yaml
 
-from bayplan.api.codec import encode
 from bayplan.api.nesting import EXCEEDED, MAX_DEPTH
 from bayplan.apiserver.yaml.reading import read_document
 from bayplan.apiserver.yaml.scalars import YamlProblem
@@ -48,8 +47,8 @@ def to_yaml(data: bytes) -> bytes:
 
 
 def to_json(data: bytes) -> bytes:
-    """The first document of a YAML stream as JSON. Raises yaml.YAMLError."""
-    return encode(read_document(data).tree)
+    """The first document of a YAML stream as JSON, names in order as Go writes them. Raises yaml.YAMLError."""
+    return msgspec.json.encode(read_document(data).tree, order="sorted")
 
 
 def problem_text(error: yaml.YAMLError) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
+
 from bayplan.api.errors import quoted
 
 _MOST: Final = 1000
@@ -42,4 +44,8 @@ def _pieces(value: Any) -> Iterator[str]:
     elif isinstance(value, bool):
         yield "true" if value else "false"
     else:
-        yield quoted(value) if isinstance(value, str) else str(value)
+        yield quoted(value) if isinstance(value, str) else _number(value)
+
+
+def _number(value: Any) -> str:
+    return bytes(value).decode() if isinstance(value, msgspec.Raw) else str(value)

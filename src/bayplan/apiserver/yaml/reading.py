@@ -19,6 +19,7 @@ import yaml
 from bayplan.api.codec import encode
 from bayplan.api.go_json import escaped
 from bayplan.api.nesting import EXCEEDED, MAX_DEPTH
+from bayplan.apiserver.yaml.escapes import UNKNOWN_ESCAPE, Escapes
 from bayplan.apiserver.yaml.go_syntax import go_syntax
 from bayplan.apiserver.yaml.scalars import PREFIX, STRING, YamlProblem, json_number, key_text, resolve
 
@@ -34,6 +35,8 @@ _MERGE: Final = "yaml: map merge requires map or sequence of maps as the value"
 _RATIO_FROM, _RATIO_TO = 400_000, 4_000_000
 _MERGE_TAG: Final = PREFIX + "merge"
 _NO_KEY: Final = object()
+_DECODING, _CONVERTING, _WRITING = range(3)
+"""Steps after a document has been parsed, each of which ends with the first problem: to values of YAML, to what JSON can hold, to JSON."""
 
 
 @dataclass(slots=True)
@@ -85,9 +88,20 @@ def read_document(data: bytes) -> Document:
     data = _as_utf8(data)
     if sum(1 for _ in _TAG_DIRECTIVE.finditer(data)) > _MAX_TAG_DIRECTIVES:
         raise YamlProblem(f"yaml: exceeded max tag directives of {_MAX_TAG_DIRECTIVES}")
+    escapes = Escapes(data)
+    try:
+        return _read(data, escapes)
+    except yaml.scanner.ScannerError as error:
+        if error.problem != UNKNOWN_ESCAPE or (mended := escapes.with_quotes()) is None:
+            raise
+        return _read(mended, escapes)
+
+
+def _read(data: bytes, escapes: Escapes) -> Document:
+    """Raises yaml.YAMLError."""
     parser = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(data)
     try:
-        return _Reading(parser).document()
+        return _Reading(parser, escapes).document()
     finally:
         parser.dispose()
 
@@ -105,8 +119,10 @@ def _as_utf8(data: bytes) -> bytes:
 class _Reading:
     """One reading of one document."""
 
-    def __init__(self, parser: Any) -> None:
-        self._parser = parser
+    def __init__(self, parser: Any, escapes: Escapes) -> None:
+        self._parser, self._escapes = parser, escapes
+        self._problems: dict[int, YamlProblem] = {}
+        """What is wrong first with values of a document that can be parsed, by the step in which Go finds it."""
         self._frames: list[_Frame] = []
         self._anchors: dict[str, _Anchored | None] = {}
         """None for what is still being read."""
@@ -133,6 +149,8 @@ class _Reading:
                 self._alias(event)
             elif kind is yaml.DocumentEndEvent or kind is yaml.StreamEndEvent:
                 assert not frames
+                if self._problems:
+                    raise self._problems[min(self._problems)]
                 return Document(self._root, self._repeated)
 
     def _count(self, event: Any) -> None:
@@ -142,18 +160,34 @@ class _Reading:
 
     def _scalar(self, event: Any) -> None:
         text, tag = event.value, event.tag
+        if self._escapes.are_odd:
+            text = self._escapes.text_of(event)
         frame = self._frames[-1] if self._frames else None
         if text == "<<" and (event.implicit[0] or tag == _MERGE_TAG) and frame is not None and frame.takes_key:
             frame.merges, frame.key = True, None
             return
         is_text = tag == STRING or (tag is None and not event.implicit[0])
-        value = text if is_text else resolve(text, tag, is_plain=event.implicit[0])
+        value = text if is_text else self._resolved(event, text)
         if value.__class__ is float and not (frame is not None and frame.takes_key):
-            value = json_number(value)
+            value = self._json_number(value)
         self._size += len(text) + 3
         if event.anchor is not None:
             self._anchors[event.anchor] = _Anchored(value, 1, len(text) + 3, 0)
         self._put(value, event)
+
+    def _resolved(self, event: Any, text: str) -> Any:
+        try:
+            return resolve(text, event.tag, is_plain=event.implicit[0])
+        except YamlProblem as problem:
+            self._problems.setdefault(_DECODING, problem)
+            return None
+
+    def _json_number(self, number: float) -> Any:
+        try:
+            return json_number(number)
+        except YamlProblem as problem:
+            self._problems.setdefault(_WRITING, problem)
+            return None
 
     def _open(self, event: Any, container: Any) -> None:
         if len(self._frames) >= MAX_DEPTH:
@@ -210,7 +244,9 @@ class _Reading:
             frame.merges, frame.key = False, _NO_KEY
         elif frame.key is _NO_KEY:
             if isinstance(value, (dict, list)):
-                raise YamlProblem(f"yaml: invalid map key: {go_syntax(value)}")
+                if _DECODING not in self._problems:
+                    self._problems[_DECODING] = YamlProblem(f"yaml: invalid map key: {go_syntax(value)}")
+                value = ""
             frame.key = value
         else:
             self._set(frame, value, event)
@@ -218,6 +254,11 @@ class _Reading:
 
     def _set(self, frame: _Frame, value: Any, event: Any) -> None:
         key = frame.key
+        if key is None:
+            if _CONVERTING not in self._problems:
+                shown = f"unsupported map key of type: %!s(<nil>), key: <nil>, value: {go_syntax(value)}"
+                self._problems[_CONVERTING] = YamlProblem(shown)
+            return
         identity = key if key.__class__ is str else (key.__class__, key)
         if identity in frame.seen:
             shown = escaped(encode(key)).decode() if isinstance(key, str) else key_text(key)
@@ -229,9 +270,10 @@ class _Reading:
     def _merge(self, frame: _Frame, value: Any) -> None:
         """What `<<` says: the members of an object, or of several, of which the first wins."""
         for one in reversed(value) if isinstance(value, list) else (value,):
-            if not isinstance(one, dict):
-                raise YamlProblem(_MERGE)
-            frame.container.update(one)
+            if isinstance(one, dict):
+                frame.container.update(one)
+            else:
+                self._problems.setdefault(_DECODING, YamlProblem(_MERGE))
 
 
 def _ratio(nodes: int) -> float:

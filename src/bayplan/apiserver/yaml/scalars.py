@@ -11,7 +11,10 @@ import re
 import struct
 from typing import Any, Final
 
+import msgspec
 import yaml
+
+from bayplan.api.go_json import number_text
 
 PREFIX: Final = "tag:yaml.org,2002:"
 STRING, BOOL, INT, FLOAT, NULL, TIME, BINARY = (
@@ -31,8 +34,6 @@ _INTEGER: Final = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
 _LONGEST_INTEGER: Final = 100
 """Letters of an integer that may have 64 bits, with room for zeros in front."""
-_EXACT: Final = 1e21
-"""From here on Go writes a float with an exponent, and so not as an integer."""
 
 
 class YamlProblem(yaml.YAMLError):
@@ -87,22 +88,20 @@ def _number(text: str) -> tuple[str, Any]:
     return STRING, text
 
 
-def json_number(number: float) -> float:
+def json_number(number: float) -> float | msgspec.Raw:
     """A float as Go writes it to JSON: a whole one has no point. Raises YamlProblem for what is no number."""
     if not math.isfinite(number):
         shown = "NaN" if math.isnan(number) else "+Inf" if number > 0 else "-Inf"
         raise YamlProblem(f"json: unsupported value: {shown}")
-    return int(number) if number.is_integer() and abs(number) < _EXACT else number
+    return msgspec.Raw(number_text(number).encode())
 
 
 def key_text(key: Any) -> str:
-    """A key as JSON has it. Raises YamlProblem for null."""
+    """A key that is not null as JSON has it."""
     if isinstance(key, str):
         return key
     if isinstance(key, bool):
         return "true" if key else "false"
-    if key is None:
-        raise YamlProblem("unsupported map key of type: %!s(<nil>), key: <nil>")
     return str(key) if isinstance(key, int) else _float_key(key)
 
 

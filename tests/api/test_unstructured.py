@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from bayplan.api.codec import encode
+from bayplan.api.go_json import number_text
 from bayplan.api.times import first_bad
 from bayplan.api.types import apps_v1, core_v1
-from bayplan.api.unstructured_problems import first_unstructured_problem
+from bayplan.api.unstructured import as_converted, first_unstructured_problem
 
 
 def template(**spec: Any) -> dict[str, Any]:
@@ -43,6 +45,32 @@ def template(**spec: Any) -> dict[str, Any]:
 )
 def test_the_first_misfit_is_named(tree: Any, problem: str | None) -> None:
     assert first_unstructured_problem(apps_v1.Deployment, tree) == problem
+
+
+@pytest.mark.parametrize(
+    ("tree", "replicas"),
+    [(3, 3), (2.0, 2), (2**31, -(2**31)), (2**32 + 5, 5), (1e30, 0), (-1e30, 0), (9.3e18, 0), (None, None)],
+)
+def test_numbers_wrap_around_where_they_are_too_large(tree: Any, replicas: int | None) -> None:
+    assert as_converted(apps_v1.Deployment, {"spec": {"replicas": tree}}) == {"spec": {"replicas": replicas}}
+
+
+def test_floats_are_written_as_go_writes_them_where_json_is_kept() -> None:
+    given = {"revision": 1, "data": {"a": [1e18, 1e30, 1.5], "b": 1e-7}}
+    converted = as_converted(apps_v1.ControllerRevision, given)
+    assert encode(converted) == b'{"revision":1,"data":{"a":[1000000000000000000,1e+30,1.5],"b":1e-7}}'
+
+
+def test_a_list_of_numbers_is_bytes() -> None:
+    assert as_converted(core_v1.Secret, {"data": {"a": [97, 98, None, 256 + 99]}}) == {"data": {"a": "YWIAYw=="}}
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(1e21, "1e+21"), (1e20, "100000000000000000000"), (2.0**63, "9223372036854776000"), (1e-6, "0.000001"), (9.5e-7, "9.5e-7"), (-0.0, "-0"), (1.0, "1"), (7, "7")],
+)  # fmt: skip
+def test_numbers_are_shown_as_go_shows_them(number: float, text: str) -> None:
+    assert number_text(number) == text
 
 
 @pytest.mark.parametrize(
