@@ -77,14 +77,7 @@ _VERSIONS: Final = (
     r"\.(info\.version|git\w+|compiler|goVersion|buildDate|platform|\w+Version|\w+Major|\w+Minor)\b|'version': 'v?1\.36"
 )
 _PROGRESS: Final = r"events.*(items instead|ERROR|Failure|RequestWatchProgress|InternalError|object\.|code)"
-_TOO_LARGE: Final = r"PATCH .*(strategic|apply).*\b(18446744073709551616|-?922337203685477580[789]|2147483648)\b"
-_EXPONENTS: Final = r"PATCH .*\d[eE]\+?\d"
 KNOWN: Final = (
-    Known(
-        "numbers with exponents stand in messages as they were sent",
-        _EXPONENTS,
-        r"message: .*patch: Invalid value|causes.*message: 'Invalid value: \"",
-    ),
     Known("a path that ends where a kind should follow is no error of the server", r"/api/v1/(watch|proxy) ", r"."),
     Known(
         "kube-apiserver ends the connection without an answer",
@@ -131,7 +124,6 @@ KNOWN: Final = (
     ),
     Known("components that are not there are listed in an order of chance", r"componentstatuses", r"."),
     Known("the address at which clients reach a server depends on where it listens", r"^document", r"serverAddress"),
-    Known("numbers beyond 64 bits wrap around in patches of kube-apiserver", _TOO_LARGE, r"."),
     Known(
         "1.0 is no integer for kube-apiserver before it has been stored",
         r"example\.com/.*\": \d+\.0\b",

@@ -54,7 +54,7 @@ def writes(bodies: Bodies, kind: Kind) -> Iterator[Step]:
         "get",
         query=some(chance, {"pretty": ["true", "1", "x"], "resourceVersion": ["0", "x", "99999999"]}, 1),
     )
-    yield _put(chance, path, {"$merge": ["${obj}", {}]}, "update unchanged", {})
+    yield {**_put(chance, path, {"$merge": ["${obj}", {}]}, "update unchanged", {}), "capture": {"obj": ""}}
     tried = {"dryRun": "All"} if kind.plural in EFFECTIVE else {}
     for _ in range(5):
         change = bodies.change(kind)

@@ -102,9 +102,10 @@ class ServiceAddresses:
             if found.metadata.deletion_timestamp is None and conditions.get("Ready") == "True":
                 yield from (AddressRange(cidr) for cidr in found.spec.cidrs if cidr not in own)
 
-    def check(self, address: str) -> None:
-        """Raises OutOfRange for an address that is not given out."""
-        within = [one for one in self._all(family_of(address)) if one.contains(address)]
+    def check(self, address: str, *, dry_run: bool) -> None:
+        """Raises OutOfRange for an address that is not given out. dry_run: nothing is written; kube-apiserver asks some range then, not that of the address."""
+        ranges = self._all(family_of(address))
+        within = [one for one in ranges if one.contains(address)] or (ranges if dry_run else [])
         if not within:
             raise OutOfRange("the provided network does not match the current range")
         if not any(one.gives(address) for one in within):
@@ -119,7 +120,7 @@ class ServiceAddresses:
     async def take(self, address: str, service: core_v1.Service, *, dry_run: bool) -> None:
         """Take a certain address; if nothing is written, one that somebody has is as good as any. Raises OutOfRange, Taken."""
         address = str(ipaddress.ip_address(address))
-        self.check(address)
+        self.check(address, dry_run=dry_run)
         if not dry_run and (self._is_taken(address) or not await self._write(address, service)):
             raise Taken("provided IP is already allocated")
 

@@ -17,6 +17,7 @@ from bayplan.apiserver.context import Call
 from bayplan.apiserver.verbs.admin_access import admin_access_problems
 from bayplan.apiserver.verbs.claim_status_access import claim_status_problems
 from bayplan.apiserver.verbs.given_values import as_given
+from bayplan.apiserver.writes.emptied_lists import emptied_map_errors
 
 _HIGHEST_GENERATION = (1 << 63) - 1
 
@@ -82,7 +83,8 @@ def _object_errors(
         of_change = strategy.validate_create(checked)
         first = admin_access_problems(call, obj)
     else:
-        of_change, first = strategy.validate_update(checked, before), []
+        emptied = emptied_map_errors(call.stored, checked, before, call.request.body)
+        of_change, first = [*strategy.validate_update(checked, before), *emptied], []
     return ([*first, *of_change], of_object) if strategy.changes_come_first else ([*first, *of_object], of_change)
 
 

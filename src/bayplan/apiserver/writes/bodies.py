@@ -21,13 +21,14 @@ from bayplan.api.json_syntax import has_valid_texts, repaired
 from bayplan.api.kinds import KindTable
 from bayplan.api.nesting import EXCEEDED, is_too_deep
 from bayplan.api.registered_versions import is_registered
-from bayplan.api.schema import definition_of
+from bayplan.api.schema import definition_of, definitions
 from bayplan.apiserver.reads.negotiation import OFFERED
 from bayplan.apiserver.writes.body_errors import (
     Unrecognized,
     head_in_any_case,
     head_of,
     head_problem,
+    is_meta_kind,
     is_without_resource,
     media_type_of,
     undecodable,
@@ -143,15 +144,33 @@ def _check_other_type(call: Call, data: bytes, kind_name: str, api_version: str)
 def _check_as_given(call: Call, given_version: str, given_kind: str, kind_name: str) -> None:
     """A body of another type that is served is decoded as that before it is refused. Raises ApiError (400) if it is no such object."""
     kind = call.context.kinds.of_kind(given_version, given_kind)
-    if kind is None or kind.is_custom:
+    if kind is not None and kind.is_custom:
         return
-    try:
-        decode_reporting(kind.type, body_json(call, kind_name))
-    except DecodeError as error:
+    problem: str | None = None
+    if kind is None:
+        from bayplan.api.decode_problems import UNPUBLISHED, first_problem_of  # what is seldom needed
+
+        definition = _definition_of_other(given_version, given_kind)
+        is_described = definition in definitions() or definition in UNPUBLISHED
+        if is_described and _is_without_path(call.context.kinds, given_version, given_kind):
+            problem = first_problem_of(definition, body_json(call, kind_name))
+    else:
+        try:
+            decode_reporting(kind.type, body_json(call, kind_name))
+        except DecodeError as error:
+            problem = str(error)
+    if problem:
         version = given_version.rpartition("/")[2]
-        raise bad_request(
-            f"{given_kind} in version {quoted(version)} cannot be handled as a {kind_name}: {error}"
-        ) from None
+        raise bad_request(f"{given_kind} in version {quoted(version)} cannot be handled as a {kind_name}: {problem}")
+
+
+def _is_without_path(kinds: KindTable, api_version: str, kind_name: str) -> bool:
+    """Whether something is registered of which no objects have a path of their own: lists, of anything in `v1`, and what is posted or answered."""
+    item = kind_name.removesuffix("List")
+    if is_without_resource(api_version, kind_name):
+        return True
+    listed = kinds.of_kind(api_version, item) if item != kind_name else None
+    return listed is not None and listed.is_stored
 
 
 def _without_kind(call: Call, kind_name: str) -> ApiError:
@@ -217,16 +236,8 @@ def other_type(call: Call, given_version: str, given_kind: str, kind_name: str, 
     """Why something of a type that it says it has is not of the one that is wanted."""
     given_kind, given_version = given_kind or kind_name, given_version or api_version
     kinds = call.context.kinds
-    item = given_kind.removesuffix("List")  # lists are registered too, that of anything in `v1`
-    is_list = item != given_kind and (
-        (given_version, given_kind) == ("v1", "List")
-        or ((listed := kinds.of_kind(given_version, item)) is not None and listed.is_stored)
-    )
-    if (
-        not is_list
-        and not is_without_resource(given_version, given_kind)
-        and kinds.of_kind(given_version, given_kind) is None
-    ):
+    is_known = kinds.of_kind(given_version, given_kind) is not None
+    if not is_known and not _is_without_path(kinds, given_version, given_kind):
         scheme = _SCHEMES.get(api_version.partition("/")[0], "pkg/api/legacyscheme/scheme.go:30")
         return f'no kind {quoted(given_kind)} is registered for version {quoted(given_version)} in scheme "{scheme}"'
     group = api_version.rpartition("/")[0].partition(".")[0] or "core"
@@ -280,6 +291,6 @@ def protobuf_to_json(data: bytes, kind_name: str, kinds: KindTable) -> bytes:
 def _definition_of_other(api_version: str, kind: str) -> str:
     """The definition of something that is no kind with a path of its own: Scale, Eviction, DeleteOptions."""
     group, _, version = api_version.rpartition("/")
-    if kind == "DeleteOptions":
-        return "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+    if is_meta_kind(api_version, kind):
+        return f"io.k8s.apimachinery.pkg.apis.meta.v1.{kind}"
     return f"io.k8s.api.{group.split('.')[0] or 'core'}.{version}.{kind}"
