@@ -23,7 +23,7 @@ from typing import ClassVar, Final, NamedTuple, Protocol, TypeVar
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from bayplan.api.protobuf.wire import VARINT, ProtobufError, delimited, fields, tag, varint
+from bayplan.api.protobuf.wire import VARINT, ProtobufError, delimited, fields, read_varint, tag, varint
 from bayplan.apiserver.encryption.metrics import FROM_STORAGE, NOT_MEASURED, TO_STORAGE, EnvelopeMetrics, KeyUses
 from bayplan.apiserver.encryption.providers import AesGcm, RandomBytes, Unreadable
 from bayplan.support.timestamps import rfc3339
@@ -101,8 +101,20 @@ class _Writer:
     tail: bytes
     """All fields of an EncryptedObject but the data."""
     uses: KeyUses
+    reads: KeyUses
     expires: float
     """Unix seconds after which nothing is written with it, unless the service is well again."""
+
+    def sealed(self, data: bytes) -> bytes:
+        """The data of an EncryptedObject that this seed has written; empty for others, and for what is damaged."""
+        at = len(self.tail)
+        if not data.startswith(self.tail) or data[at : at + 1] != _DATA:
+            return b""
+        try:
+            size, at = read_varint(data, at + 1)
+        except ProtobufError:
+            return b""
+        return data[at:] if at + size == len(data) else b""
 
 
 @dataclass(slots=True)
@@ -190,8 +202,8 @@ class Envelopes:
         if encrypted.key_id != key_id:
             return ["failed to rotate DEK: the service encrypts with another key than its status names"]
         self._keep(encrypted, seed)
-        uses = self.metrics.uses_of(TO_STORAGE, self.name, key_id)
-        self._writer = _Writer(seed, encrypted, _tail(encrypted), uses, expires)
+        uses, reads = (self.metrics.uses_of(way, self.name, key_id) for way in (TO_STORAGE, FROM_STORAGE))
+        self._writer = _Writer(seed, encrypted, _tail(encrypted), uses, reads, expires)
         logger.info("values are encrypted with a new seed of the service %s", self.name)
         return []
 
@@ -219,10 +231,15 @@ class Envelopes:
 
     def decrypt(self, key: str, data: bytes) -> bytes:
         """See `providers.Secret`."""
-        encrypted, sealed = _parsed(data)
-        seed = self._seed_of(encrypted)
-        self.metrics.uses_of(FROM_STORAGE, self.name, encrypted.key_id).used(self.now())
-        if encrypted.kind == _KEY:
+        writer = self._writer
+        if writer is not None and (sealed := writer.sealed(data)):  # as most are
+            seed, kind, uses = writer.seed, writer.encrypted.kind, writer.reads
+        else:
+            encrypted, sealed = _parsed(data)
+            seed, kind = self._seed_of(encrypted), encrypted.kind
+            uses = self.metrics.uses_of(FROM_STORAGE, self.name, encrypted.key_id)
+        uses.used(self.now())
+        if kind == _KEY:
             return AesGcm(seed, self.random_bytes).decrypt(key, sealed)
         if len(sealed) < _INFO_BYTES + _NONCE_BYTES:
             raise Unreadable("the stored data was shorter than the required size")
