@@ -25,6 +25,8 @@ OIDC = ("--oidc-issuer-url=https://a", "--oidc-client-id=b")
             'unsupported authentication webhook version "v2", supported versions are "v1", "v1beta1"',
         ),
         (("--authentication-token-webhook-cache-ttl=x",), "no duration"),
+        (("--service-account-jwks-uri=http://a",), "the URL needs the scheme https"),
+        (("--service-account-jwks-uri=/a",), "the URL needs the scheme https"),
     ],
 )
 def test_flags_that_make_no_sense_are_usage_errors(flags: tuple[str, ...], problem: str) -> None:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
-from bayplan.apiserver.service_account_tokens.keys import KeyFileError, TokenKeys
+from bayplan.apiserver.service_account_tokens.keys import (
+    KeyFileError,
+    TokenKeys,
+    check_signing_key,
+    check_verifying_keys,
+)
 from bayplan.cluster.credentials import ClusterCredentials
 from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.followed_files import FollowedFiles
@@ -28,14 +35,8 @@ class TokenKeyFiles:
         """Whether there are files to follow."""
         try:
             self.keys = self._made(self._followed.begin())
-            if self.are_given:
-                self.keys.public()
         except (OSError, KeyFileError) as error:
-            files = ", ".join(
-                str(path) for path in (settings.token_signing_key, *settings.token_keys) if path is not None
-            )
-            where = f" ({files})" if files else ""
-            raise ClusterError(f"the keys of service account tokens{where} cannot be used: {error}") from error
+            raise ClusterError(f"the keys of service account tokens cannot be used: {error}") from error
 
     def _contents(self) -> _KeyContents:
         """The key that signs, and further ones. Raises OSError."""
@@ -44,7 +45,13 @@ class TokenKeyFiles:
         return signing, tuple(path.read_bytes() for path in settings.token_keys)
 
     def _made(self, contents: _KeyContents) -> TokenKeys:
+        """Raises KeyFileError with the file."""
         signing, further = contents
+        settings = self._settings
+        if signing is not None:
+            _check(settings.token_signing_key, lambda: check_signing_key(signing))
+        for path, data in zip(settings.token_keys, further, strict=True):
+            _check(path, functools.partial(check_verifying_keys, data))
         return TokenKeys((lambda: signing) if signing is not None else self._own_key, further)
 
     def _own_key(self) -> bytes:
@@ -64,3 +71,11 @@ class TokenKeyFiles:
     async def _use(self, contents: _KeyContents) -> None:
         """Raises KeyFileError."""
         self.keys.replace(self._made(contents))
+
+
+def _check(path: Path | None, check: Callable[[], None]) -> None:
+    """Raises KeyFileError with the file."""
+    try:
+        check()
+    except KeyFileError as error:
+        raise KeyFileError(f"{path}: {error}") from error

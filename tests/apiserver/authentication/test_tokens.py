@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,8 +21,11 @@ from bayplan.apiserver.authentication.token_file import TokenFileError, read_tok
 from bayplan.apiserver.requests import Request, User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.service_account_tokens.keys import (
+    KeyFileError,
     TokenError,
     TokenKeys,
+    check_signing_key,
+    check_verifying_keys,
     decode_part,
     make_signing_key,
     public_pem,
@@ -239,6 +243,39 @@ def test_signed_claims_of_wrong_types_are_refused(claims: dict[str, object]) -> 
         assert api.context.authenticator.user_of_token(tokens.keys.sign(good | claims)) is None
 
     run(case)
+
+
+def _pem(key: Any, password: str = "") -> bytes:
+    from cryptography.hazmat.primitives import serialization
+
+    form = serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
+    found: bytes = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, form)
+    return found
+
+
+def test_a_key_file_that_cannot_be_used_is_told() -> None:
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+
+    good, other = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256K1())
+    public, encrypted = public_pem(_pem(good)), _pem(good, "x")
+    edwards, curve = _pem(ed25519.Ed25519PrivateKey.generate()), _pem(other)
+    for pem, signing, verifying in (
+        (b"", "no private key in PEM", "there is no key in it"),
+        (b"no key", "no private key in PEM", "there is no key in it"),
+        (public, "no private key in PEM", ""),
+        (encrypted, "is encrypted", "is encrypted"),
+        (_pem(good)[:100], "no private key in PEM", "no private key in PEM"),
+        (edwards, "only RSA and ECDSA keys sign", "only RSA and ECDSA keys sign"),
+        (curve, "keys of the curve secp256k1", "keys of the curve secp256k1"),
+        (b"-----BEGIN PUBLIC KEY-----\n!!\n-----END PUBLIC KEY-----\n", "no private key in PEM", "cannot be read"),
+        (_pem(good), "", ""),
+    ):
+        for check, problem in ((check_signing_key, signing), (check_verifying_keys, verifying)):
+            if not problem:
+                check(pem)
+                continue
+            with pytest.raises(KeyFileError, match=problem):
+                check(pem)
 
 
 def test_elliptic_curve_keys_sign_as_well() -> None:

@@ -71,8 +71,10 @@ def _private_key(pem: bytes) -> PrivateKey:
 
     try:
         key = serialization.load_pem_private_key(pem, None)
-    except (ValueError, TypeError) as error:
-        raise KeyFileError(f"no private key: {error}") from error
+    except TypeError as error:
+        raise KeyFileError("the private key is encrypted, and nothing says with which password") from error
+    except ValueError as error:
+        raise KeyFileError("there is no private key in PEM in it") from error
     if not isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
         raise KeyFileError("only RSA and ECDSA keys sign tokens")
     return key
@@ -96,14 +98,27 @@ def _public_keys(pem: bytes) -> list[PublicKey]:
                 if is_certificate
                 else serialization.load_pem_public_key(block)
             )
+        except KeyFileError:
+            raise
         except ValueError as error:
-            raise KeyFileError(f"no public key: {error}") from error
+            raise KeyFileError(f"one of its keys cannot be read: {error}") from error
         if not isinstance(key, rsa.RSAPublicKey | ec.EllipticCurvePublicKey):
             raise KeyFileError("only RSA and ECDSA keys verify tokens")
         found.append(key)
     if not found:
         raise KeyFileError("there is no key in it")
     return found
+
+
+def check_signing_key(pem: bytes) -> None:
+    """Raises KeyFileError for what is no key that signs."""
+    VerificationKey(_private_key(pem).public_key())
+
+
+def check_verifying_keys(pem: bytes) -> None:
+    """Raises KeyFileError for what is not one key or several that verify."""
+    for key in _public_keys(pem):
+        VerificationKey(key)
 
 
 def _blocks(pem: bytes) -> list[bytes]:

@@ -201,6 +201,13 @@ def _is_true(text: str) -> bool:
     return text.lower() in ("true", "1", "t")
 
 
+def _https_url(text: str) -> str:
+    """The address of keys, which nobody may change on the way. Raises ValueError."""
+    if text and not text.lower().startswith("https://"):
+        raise ValueError("the URL needs the scheme https, as clients believe what they find there")
+    return text
+
+
 def _media_type(text: str) -> str:
     from bayplan.apiserver.stored_forms import MEDIA_TYPES
 
@@ -319,7 +326,7 @@ _FIELDS: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "--authorization-mode": ("authorization_modes", _modes),
     "--service-account-issuer": ("service_account_issuers", _names),
     "--api-audiences": ("api_audiences", _names),
-    "--service-account-jwks-uri": ("service_account_jwks_uri", str),
+    "--service-account-jwks-uri": ("service_account_jwks_uri", _https_url),
     "--service-account-extend-token-expiration": ("service_account_extend_tokens", _is_true),
     "--service-account-max-token-expiration": ("service_account_max_token_seconds", lambda text: int(seconds(text))),
     "--enable-aggregator-routing": ("enable_aggregator_routing", _is_true),
