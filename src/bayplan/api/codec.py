@@ -263,22 +263,27 @@ def may_repeat_fields(data: bytes) -> bool:
     """Whether an object in this JSON may have the same key twice. Costs microseconds; whoever must know for sure asks `field_problems`."""
     try:
         once = encode(_decode_tree(data))
-    except msgspec.ValidationError:
-        return True  # a number is too large for a float, where any JSON may stand
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return True  # a number is too large for a float, where any JSON may stand, or a text is no text
     return len(once) != len(data) and len(once.translate(None, _BLANKS)) != len(data.translate(None, _BLANKS))
 
 
-def field_problems(data: bytes, unknown: Sequence[str] = ()) -> list[str]:
-    """What is wrong with the fields of valid JSON, in the order of the document: `duplicate field "spec.x"`, and those that are unknown, worded as
-    `decode_reporting` words them. Of unknown fields neither what stands in them nor how often they are there is looked at."""
+def field_problems(data: bytes, unknown: Sequence[str] = (), definition: str = "") -> list[str]:
+    """What is wrong with the fields of JSON, in the order of the document: `duplicate field "spec.x"`, and those that are unknown, worded as
+    `decode_reporting` words them. Of unknown fields neither what stands in them nor how often they are there is looked at.
+
+    definition: of what the JSON is, if that is known; nobody looks into values that read themselves.
+    """
     found: dict[str, None] = {}
-    tree = json.loads(data, object_pairs_hook=_Pairs, parse_int=str)  # numbers of any length
-    _find_problems(tree, "", set(unknown), found)
+    tree = json.loads(data.decode(errors="replace"), object_pairs_hook=_Pairs, parse_int=str)  # numbers of any length
+    _find_problems(tree, "", set(unknown), found, {"$ref": definition} if definition else None)
     return [*found, *(problem for problem in unknown if problem not in found)][:MAX_FIELD_ERRORS]
 
 
-def _find_problems(value: Any, path: str, unknown: Set[str], found: dict[str, None]) -> None:
-    """Note in `found`, in order, what is wrong with the fields of a value. unknown: problems that are known already."""
+def _find_problems(value: Any, path: str, unknown: Set[str], found: dict[str, None], of: schema.Schema | None) -> None:
+    """Note in `found`, in order, what is wrong with the fields of a value. unknown: problems that are known already. of: its schema, if that is known."""
+    if of is not None and _reads_itself(of):
+        return
     if isinstance(value, _Pairs):
         seen: set[str] = set()
         for key, item in value:
@@ -289,7 +294,22 @@ def _find_problems(value: Any, path: str, unknown: Set[str], found: dict[str, No
             if key in seen:
                 found[f"duplicate field {quoted(where)}"] = None
             seen.add(key)
-            _find_problems(item, f"{where}.", unknown, found)
+            _find_problems(item, f"{where}.", unknown, found, None if of is None else _below(of, key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            _find_problems(item, f"{path.rstrip('.')}[{index}].", unknown, found)
+            inner = None if of is None else schema.resolve(of).get("items")
+            _find_problems(item, f"{path.rstrip('.')}[{index}].", unknown, found, inner)
+
+
+def _reads_itself(of: schema.Schema) -> bool:
+    """Whether a type reads its JSON by itself."""
+    from bayplan.api.decode_problems import READERS  # what is seldom needed
+
+    return of.get("$ref", "").rpartition(".")[2] in READERS
+
+
+def _below(of: schema.Schema, name: str) -> schema.Schema | None:
+    """The schema of a field; None if there is none."""
+    resolved = schema.resolve(of)
+    inner = resolved.get("properties", {}).get(name) or resolved.get("additionalProperties")
+    return inner if isinstance(inner, dict) else None

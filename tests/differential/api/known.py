@@ -11,10 +11,12 @@ from typing import Any, Final, NamedTuple
 _TEXTS: Final = (
     (re.compile(r"selfType\d+"), "selfType"),  # a name that kube-apiserver makes up
     (re.compile(r'(continue"?: "?)[\w-]{20,}'), r"\1<continue>"),
+    (re.compile(r"\beyJ[\w-]+\.eyJ[\w-]+\.[\w-]+"), "<token>"),
     (re.compile(r"in record \(\d+\)"), "in record (<rv>)"),
     (re.compile(r"\?hash=[0-9A-F]+"), "?hash=<hash>"),
     (re.compile(r'(nodePort\\*"?: ?)3\d{4}\b'), r"\1<port>"),
     (re.compile(r"\[\+\]etcd(?:-readiness)? (?:excluded: )?ok\n"), ""),  # which the distribution does not check
+    (re.compile(r'warn: some health checks cannot be excluded: no matches for "etcd"\n'), ""),
     (re.compile(r": proxy (?:subresource|verb) changed to unsafeproxy"), ""),  # of the distribution, as all below
 )
 SOURCE_IN_YAML: Final = re.compile(
@@ -103,7 +105,12 @@ KNOWN: Final = (
     Known("keys of maps stand in no certain order in lines of text", r"^events", r"\.text: '"),
     Known("escapes in paths that are none are refused by Go before anything else", r" .*%(?![0-9a-fA-F]{2})", r"."),
     Known("the version and build that a program says it has", r" /(openapi/v\d|version)\b|^document", _VERSIONS),
-    Known("who is meant by a path with empty parts is nobody's question", r" /api/v1//", r"details\.name: missing"),
+    Known(
+        "who is meant by a path with empty parts is nobody's question",
+        r" /api/v1/(/|namespaces//)",
+        r"details\.name: missing|code|reason|message",
+    ),
+    Known("a list at the revision 0 is as old as a cache", r"^custom list.*\"resourceVersion\": \"0\"", r"\.items\b"),
     Known("protobuf has no normal form", r"vnd\.kubernetes\.protobuf, application/json", r"\.body: 'k8s"),
     Known("figures of a program are its own", r" /metrics ", r"."),
     Known(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import subprocess
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -42,15 +43,21 @@ def _flags(directory: Path, port: int) -> list[str]:
     ]
 
 
-def _prepare(directory: Path) -> None:
-    """Make the directory of a server, with the key that signs tokens of service accounts."""
+@functools.cache
+def _signing_key() -> bytes:
+    """The key that signs tokens of service accounts, which all servers publish."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     form, plain = serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, form, plain)
+
+
+def _prepare(directory: Path) -> None:
+    """Make the directory of a server."""
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "key").write_bytes(key.private_bytes(serialization.Encoding.PEM, form, plain))
+    (directory / "key").write_bytes(_signing_key())
 
 
 @contextlib.asynccontextmanager

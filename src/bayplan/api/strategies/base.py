@@ -70,6 +70,9 @@ class Strategy:
     def renew_times(self, obj: Any, old: Any, now: float) -> None:
         """Set times that an update of the object changes though its writer has not; part of `prepare_update` for those few kinds that have such (unix time)."""
 
+    def renew_status_times(self, obj: Any, old: Any, now: float) -> None:
+        """Set times that an update of the status changes though its writer has not, for those few kinds that have such (unix time)."""
+
     def prepare_create(self, obj: Any) -> None:
         """Take out what a creator may not set. Called with metadata already filled in."""
         if self.has_status:

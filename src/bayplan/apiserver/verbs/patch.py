@@ -38,7 +38,7 @@ from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response
 from bayplan.apiserver.verbs import apply
 from bayplan.apiserver.verbs.update import check_place, modify
-from bayplan.apiserver.writes.bodies import other_type
+from bayplan.apiserver.writes.bodies import internal_type, other_type
 from bayplan.apiserver.writes.body_errors import head_of, head_problem, version_problem
 from bayplan.apiserver.writes.options import check_patch_options
 from bayplan.apiserver.writes.owners import deduplicate_owners
@@ -210,10 +210,15 @@ class Patch:
         """Apply it once more with numbers as they were sent, which is how messages show what came of it."""
         if self.patch_type == STRATEGIC:
             return
-        read, self.body = self.body, decode_as_sent(self.call.request.body)
+        read = self.body
         try:
+            self.body = decode_as_sent(self.call.request.body)
             self.tree = self._applied(msgspec.json.decode(self._before), cls)
-        except ApiError:  # an operation looks at what a number is
+        except (
+            ApiError,
+            msgspec.DecodeError,
+            UnicodeDecodeError,
+        ):  # an operation looks at what a number is, or a text is no text
             self.body = read
 
     def _first_problem(self, cls: type[Any]) -> str:
@@ -239,7 +244,13 @@ class Patch:
         is_same = (head.api_version, head.kind) == (self.kind.api_version, self.kind.kind)
         if is_same or self.call.context.kinds.of_kind(head.api_version, head.kind) is not None:
             return ""
-        return other_type(self.call, head.api_version, head.kind, self.kind.kind, self.kind.api_version)
+        return self._unknown(head.api_version, head.kind)
+
+    def _unknown(self, api_version: str, kind: str) -> str:
+        """Why something of another type is no object of the kind."""
+        if not api_version:
+            return internal_type(self.kind, kind)
+        return other_type(self.call, api_version, kind, self.kind.kind, self.kind.api_version)
 
     def _check_type(self, obj: Any, cls: type[Any]) -> None:
         """An object stays of its kind; what a strategic patch says of that is not looked at. Raises ApiError (422)."""
@@ -247,9 +258,11 @@ class Patch:
         if obj.kind in ("", kind.kind) and obj.api_version in ("", kind.api_version):
             if not obj.api_version and self.patch_type != STRATEGIC and cls is kind.type and not kind.is_custom:
                 # Go takes it for an internal type, whose JSON has no names.
+                unknown = [f'unknown field "{name}"' for name in self.tree if name not in ("kind", "apiVersion")]
+                if self.mode == "Strict":
+                    raise self._spoiled(cls, f"strict decoding error: {', '.join(sorted(unknown))}")
                 if self.mode == "Warn":
-                    unknown = [name for name in self.tree if name not in ("kind", "apiVersion")]
-                    self.call.warnings.extend(f'unknown field "{name}"' for name in unknown)
+                    self.call.warnings.extend(unknown)
                 where = f"the name of the object ({self.call.path.name} based on URL) was undeterminable"
                 raise bad_request(f"{where}: name must be provided")
             return
@@ -258,9 +271,7 @@ class Patch:
         if self.patch_type == STRATEGIC:
             obj.kind, obj.api_version = kind.kind, kind.api_version
         elif cls is kind.type:
-            why = version_problem(obj.api_version) or other_type(
-                self.call, obj.api_version, obj.kind, kind.kind, kind.api_version
-            )
+            why = version_problem(obj.api_version) or self._unknown(obj.api_version, obj.kind)
             raise self._spoiled(cls, why)
 
 

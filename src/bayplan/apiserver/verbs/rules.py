@@ -142,6 +142,7 @@ def _warnings(strategy: Strategy, obj: Any, old: Any, subresource: str) -> list[
 def _prepare(strategy: Strategy, obj: Any, old: Any, subresource: str, now: float) -> None:
     if subresource == "status":
         strategy.prepare_status_update(obj, old)
+        strategy.renew_status_times(obj, old, now)
         _keep_metadata(strategy, obj.metadata, old.metadata)
         return
     if subresource:

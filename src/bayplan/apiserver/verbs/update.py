@@ -204,8 +204,12 @@ async def update(call: Call) -> Response:
     if entry is None:
         if call.strategy.allow_create_on_update and call.path.subresource is None:
             check_uid(call, body.metadata.uid, "")
-            if not body.metadata.resource_version:
-                return call.answer(201, await create_object(call, body))
+            version = body.metadata.resource_version
+            if version and (problem := revision_problem(version)):
+                raise failure(500, "", problem, details=False)
+            if not call.dry_run:
+                body.metadata.resource_version = ""  # which is not looked at: nothing is there that it could be of
+            return call.answer(201, await create_object(call, body))
         raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
     check_uid(call, body.metadata.uid, entry.uid)
     call.resets_managers = not body.metadata.managed_fields and b'"managedFields":[]' in call.request.body

@@ -18,7 +18,7 @@ from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.custom_resources.strategy import type_errors
 from bayplan.api.errors import ApiError, bad_request, invalid_object, quoted, unsupported_media_type
 from bayplan.api.json_syntax import has_valid_texts, repaired
-from bayplan.api.kinds import KindTable
+from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.nesting import EXCEEDED, is_too_deep
 from bayplan.api.registered_versions import is_registered
 from bayplan.api.schema import definition_of, definitions
@@ -80,9 +80,9 @@ def body_object(call: Call, cls: type[Any], kind_name: str, api_version: str) ->
 
 def _field_problems(call: Call, data: bytes, unknown: list[str]) -> list[str]:
     """What is wrong with fields of the body: unknown ones of custom resources are only found when it has been read, so that those given twice come first."""
-    return (
-        [*field_problems(data), *unknown][:MAX_FIELD_ERRORS] if call.kind.is_custom else field_problems(data, unknown)
-    )
+    if call.kind.is_custom:
+        return [*field_problems(data), *unknown][:MAX_FIELD_ERRORS]
+    return field_problems(data, unknown, definition_of(call.kind.type))
 
 
 def _strict_error(kind_name: str, api_version: str, problems: Sequence[str]) -> ApiError:
@@ -232,14 +232,24 @@ def _note_unknown_fields(call: Call, kind_name: str, given_version: str) -> None
     call.warnings.extend(problems)
 
 
+def _scheme(api_version: str) -> str:
+    """Where the kinds of a version are registered, in quotes."""
+    return quoted(_SCHEMES.get(api_version.partition("/")[0], "pkg/api/legacyscheme/scheme.go:30"))
+
+
+def internal_type(kind: Kind, given_kind: str) -> str:
+    """Why something without a version, which Go takes for one of the group's internal types, is none."""
+    group = quoted(kind.group)
+    return f"no kind {quoted(given_kind)} is registered for the internal version of group {group} in scheme {_scheme(kind.api_version)}"
+
+
 def other_type(call: Call, given_version: str, given_kind: str, kind_name: str, api_version: str) -> str:
     """Why something of a type that it says it has is not of the one that is wanted."""
     given_kind, given_version = given_kind or kind_name, given_version or api_version
     kinds = call.context.kinds
     is_known = kinds.of_kind(given_version, given_kind) is not None
     if not is_known and not _is_without_path(kinds, given_version, given_kind):
-        scheme = _SCHEMES.get(api_version.partition("/")[0], "pkg/api/legacyscheme/scheme.go:30")
-        return f'no kind {quoted(given_kind)} is registered for version {quoted(given_version)} in scheme "{scheme}"'
+        return f"no kind {quoted(given_kind)} is registered for version {quoted(given_version)} in scheme {_scheme(api_version)}"
     group = api_version.rpartition("/")[0].partition(".")[0] or "core"
     if kind_name == "Event":  # one type for both groups
         group = "core"

@@ -22,6 +22,7 @@ from bayplan.api.validation.persistent_volumes import (
     takes_mount_options,
     volume_warnings,
 )
+from bayplan.support.timestamps import rfc3339
 
 
 class PersistentVolumeStrategy(Strategy):
@@ -49,6 +50,12 @@ class PersistentVolumeStrategy(Strategy):
         super().prepare_status_update(obj, old)
         if obj.status.phase == old.status.phase and obj.status.last_phase_transition_time is None:
             obj.status.last_phase_transition_time = old.status.last_phase_transition_time
+
+    def renew_status_times(self, obj: core_v1.PersistentVolume, old: core_v1.PersistentVolume, now: float) -> None:
+        """A new phase begins now, unless its writer says when."""
+        status, before = obj.status, old.status.last_phase_transition_time
+        if status.phase != old.status.phase and status.last_phase_transition_time in (None, before):
+            status.last_phase_transition_time = rfc3339(now)
 
     def validate(self, obj: core_v1.PersistentVolume) -> list[FieldError]:
         errors: list[FieldError] = []
