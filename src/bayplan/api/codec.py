@@ -210,7 +210,7 @@ def _decode_custom(cls: type[CustomObject], data: bytes) -> tuple[CustomObject, 
     """`decode_reporting` for custom resources."""
     tree = _tree(cls, data)
     for name in ("kind", "apiVersion"):
-        if not isinstance(tree.get(name, ""), str):
+        if not isinstance(tree.get(name), str | None):
             raise DecodeError(f"Object '{name[0].upper()}{name[1:]}' is not a string")
     try:
         obj, dropped = cls.read_reporting(tree)

@@ -110,6 +110,14 @@ KNOWN: Final = (
         r" /api/v1/(/|namespaces//)",
         r"details\.name: missing|code|reason|message",
     ),
+    Known(
+        "objects that a server makes itself are as old as it is",
+        r"as=Table",
+        r"\.cells\[\d+\]: '\d+[smhd]\w*' instead of '\d+[smhd]\w*'$",
+    ),
+    Known(
+        "a server publishes the authorities that it has", r" /api/v1/configmaps ", r"\.items: |ca-file|requestheader-"
+    ),
     Known("a list at the revision 0 is as old as a cache", r"^custom list.*\"resourceVersion\": \"0\"", r"\.items\b"),
     Known("protobuf has no normal form", r"vnd\.kubernetes\.protobuf, application/json", r"\.body: 'k8s"),
     Known("figures of a program are its own", r" /metrics ", r"."),

@@ -102,7 +102,7 @@ class CustomObject:
         """
         metadata, dropped = read_metadata(tree.pop("metadata", None))
         dropped = [f"metadata.{path}" for path in dropped]
-        kind, api_version = tree.pop("kind", ""), tree.pop("apiVersion", "")
+        kind, api_version = tree.pop("kind", None) or "", tree.pop("apiVersion", None) or ""
         has_floats = settle_numbers(tree)
         found = cls(kind, api_version, metadata, tree)
         found.has_floats = has_floats

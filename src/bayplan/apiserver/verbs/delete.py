@@ -108,7 +108,7 @@ def parse_options(call: Call) -> meta_v1.DeleteOptions:
         grace = int_parameter(query, "gracePeriodSeconds")
         if grace is not None:
             options.grace_period_seconds = grace
-        if query.get("propagationPolicy"):
+        if "propagationPolicy" in query:
             options.propagation_policy = query["propagationPolicy"]
         if "orphanDependents" in query:
             options.orphan_dependents = bool_parameter(query, "orphanDependents")

@@ -25,7 +25,7 @@ def as_given(errors: Sequence[FieldError], obj: Any, request: Request) -> list[F
         return list(errors)
     try:
         tree = msgspec.json.decode(request.body)
-    except msgspec.DecodeError:  # another form, which does not keep the difference
+    except (msgspec.DecodeError, UnicodeDecodeError):  # another form, which does not keep the difference
         return list(errors)
     return [_error_as_given(error, obj, tree) if _shows_null(error) else error for error in errors]
 

@@ -168,6 +168,8 @@ class Patch:
         return self._spoiled(cls, why)
 
     def _spoiled(self, cls: type[Any], why: str) -> ApiError:
+        if self.kind.is_custom:
+            self._keep_numbers(cls)
         patch = self.body
         if self.patch_type == STRATEGIC:
             patch = left_of(patch, msgspec.json.decode(self._before), definition_of(cls))
@@ -207,18 +209,20 @@ class Patch:
             raise DecodeError(str(refusal)) from None
 
     def _keep_numbers(self, cls: type[Any]) -> None:
-        """Apply it once more with numbers as they were sent, which is how messages show what came of it."""
+        """Apply it once more with numbers as they were sent, which is how messages show what came of it.
+
+        That is not possible where an operation looks at what a number is, or a text is no text.
+        """
         if self.patch_type == STRATEGIC:
             return
         read = self.body
         try:
             self.body = decode_as_sent(self.call.request.body)
-            self.tree = self._applied(msgspec.json.decode(self._before), cls)
-        except (
-            ApiError,
-            msgspec.DecodeError,
-            UnicodeDecodeError,
-        ):  # an operation looks at what a number is, or a text is no text
+            before = msgspec.json.decode(self._before)
+            if self.kind.is_custom:  # kept as maps, whose names Go writes in order
+                before = msgspec.json.decode(msgspec.json.encode(before, order="sorted"))
+            self.tree = self._applied(before, cls)
+        except (ApiError, msgspec.DecodeError, UnicodeDecodeError):
             self.body = read
 
     def _first_problem(self, cls: type[Any]) -> str:

@@ -205,8 +205,8 @@ async def update(call: Call) -> Response:
         if call.strategy.allow_create_on_update and call.path.subresource is None:
             check_uid(call, body.metadata.uid, "")
             version = body.metadata.resource_version
-            if version and (problem := revision_problem(version)):
-                raise failure(500, "", problem, details=False)
+            if version and (wrong := revision_problem(version)):
+                raise failure(500, "", wrong, details=False)
             if not call.dry_run:
                 body.metadata.resource_version = ""  # which is not looked at: nothing is there that it could be of
             return call.answer(201, await create_object(call, body))

@@ -205,6 +205,9 @@ def _check_type(call: Call, obj: Any, kind_name: str, api_version: str) -> None:
     if (given_kind and given_kind != kind_name) or (given_version and given_version != api_version):
         if unreadable := version_problem(given_version):
             raise Unrecognized(kind_name, unreadable, call.request.body)
+        if given_version.endswith("/"):  # a group alone
+            missing = f"Object 'apiVersion' is missing in '{_as_json(call, kind_name).decode(errors='replace')}'"
+            raise bad_request(f'{given_kind or kind_name} in version "" cannot be handled as a {kind_name}: {missing}')
         _check_as_given(call, given_version or api_version, given_kind or kind_name, kind_name)
         if given_kind in ("", kind_name) and is_registered(kind_name, given_version):
             _note_unknown_fields(call, kind_name, given_version)

@@ -54,7 +54,7 @@ def head_of(data: bytes) -> Head | None:
     """What an object in JSON says that it is; None if that cannot be read."""
     try:
         return msgspec.json.decode(data, type=Head)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 

@@ -58,7 +58,7 @@ def emptied_map_errors(kind: Kind, obj: Any, old: Any, body: bytes) -> list[Fiel
         return []
     try:
         tree = msgspec.json.decode(body)
-    except msgspec.DecodeError:  # another form, which is not looked into
+    except (msgspec.DecodeError, UnicodeDecodeError):  # another form, which is not looked into
         return []
     path = f"/{name}"
     parts = tree if isinstance(tree, list) else [{"path": path, "value": tree[name]}] if name in (tree or ()) else []

@@ -101,8 +101,6 @@ def spoiled_by(patch_type: str, patch: Any, tree: Any, kind: Kind, why: str) -> 
             data = encode(_with_own_lists(decode_as_sent(with_null_lists(kind.kind, data)), patch))
         elif not kind.is_custom and b"[]" not in encode(patch):  # nobody but the server left lists empty
             data = with_null_lists(kind.kind, data)
-        if kind.is_custom:  # kept as maps, whose keys Go writes in order
-            data = msgspec.json.encode(decode_as_sent(data), order="sorted")
         text = (escaped(data) if patch_type == MERGE else data).decode()
     return invalid_object("", "", "", [invalid("patch", text, why)])
 
