@@ -303,3 +303,16 @@ def test_an_authority_of_kubelets_without_a_certificate_is_refused(text: str, tm
                 pass
 
     asyncio.run(case())
+
+
+def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(tmp_path: Path) -> None:
+    from cryptography.hazmat.primitives import serialization
+
+    own = sign(USERS, NOW, "server", hosts=("127.0.0.1",))
+    secret = serialization.BestAvailableEncryption(b"x")
+    form = serialization.PrivateFormat.PKCS8
+    key = serialization.load_pem_private_key(own.key, None).private_bytes(serialization.Encoding.PEM, form, secret)
+    certificate, path = written(tmp_path / "server", own)
+    path.write_bytes(key)
+    with pytest.raises(ClusterError, match="the private key is encrypted, and nothing says with which password"):
+        Cluster(settings(tmp_path, tls_certificate=certificate, tls_key=path))

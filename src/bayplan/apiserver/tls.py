@@ -108,4 +108,9 @@ def aggregated_tls(pair: KeyPair | None, authority: bytes, *, is_checked: bool) 
 def _load(context: ssl.SSLContext, pair: KeyPair) -> None:
     """The ssl module reads certificates from files only."""
     with temporary_private_file(pair.certificate + b"\n" + pair.key) as file:
-        context.load_cert_chain(file)
+        context.load_cert_chain(file, password=_no_password)
+
+
+def _no_password() -> str:
+    """Called for the password of an encrypted key, which would be asked for at the terminal. Raises ssl.SSLError."""
+    raise ssl.SSLError("the private key is encrypted, and nothing says with which password")
