@@ -107,7 +107,7 @@ def test_what_nobody_knows_is_told_and_ignored(caplog: pytest.LogCaptureFixture)
     assert found.rules[0].decision.level is Level.REQUEST
     assert caplog.messages == [
         "Audit policy contains errors, falling back to lenient decoding: strict decoding error: "
-        'line 6: key "level" already set in map, unknown field "rules[0].user", unknown field "more"'
+        'line 6: key "level" already set in map, unknown field "more", unknown field "rules[0].user"'
     ]
 
 
