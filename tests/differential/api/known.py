@@ -108,7 +108,7 @@ KNOWN: Final = (
     Known(
         "who is meant by a path with empty parts is nobody's question",
         r" /api/v1/(/|namespaces//)",
-        r"details\.name: missing|code|reason|message",
+        r"details\.name: missing",
     ),
     Known(
         "objects that a server makes itself are as old as it is",

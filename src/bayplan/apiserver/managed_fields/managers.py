@@ -326,6 +326,12 @@ class Applier:
         except Refused as refusal:
             raise DecodeError(str(refusal)) from None
 
+    def _decoded_in(self, kind: Kind, tree: dict[str, Any]) -> Any:
+        """An object that is to be converted. What is applied may not fit, trees of other versions do. Raises ApiError (500)."""
+        if kind is not self.kind or kind.is_custom:
+            return from_tree(kind.type, tree)
+        return self._object(tree)
+
     def refused(self, error: DecodeError | FormError) -> ApiError:
         """The answer to a configuration of which no object of the kind comes."""
         kind, metadata = self.kind, self._metadata()
@@ -437,7 +443,7 @@ class Applier:
         assert old is not None
         assert new is not None
         try:
-            converted = self.call.convert(from_tree(old.type, tree), old, new)
+            converted = self.call.convert(self._decoded_in(old, tree), old, new)
         except WebhookNeeded as needed:
             needed.purpose = f"failed to convert {'old' if tree is live else 'new'} object: "
             raise
