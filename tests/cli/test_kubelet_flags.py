@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,9 +60,29 @@ def test_flags_stand_for_fields(started: list[KubeletConfiguration]) -> None:
         ("--manifest-url=http://x", "--manifest-url is not supported: static pods come from --pod-manifest-path"),
         ("--read-only-port=10255", "--read-only-port=10255 is not supported: it can only be '0'"),
         ("--feature-gates=Nosuch=true", "unrecognized feature gate: Nosuch"),
+        (
+            "--feature-gates=ResourceHealthStatus=false",
+            "ResourceHealthStatusMessage is enabled, but depends on features that are disabled: [ResourceHealthStatus]",
+        ),
     ],
 )
 def test_what_is_refused_is_told(started: list[KubeletConfiguration], flag: str, message: str) -> None:
     result = CliRunner().invoke(kubelet.command, [flag])
     assert (result.exit_code, started) == (2, [])
     assert message in result.output
+
+
+def test_gates_of_the_file_are_checked_and_those_without_effect_are_named(
+    started: list[KubeletConfiguration], tmp_path: Path
+) -> None:
+    head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfeatureGates: "
+    gates = {"EnvFiles": False, "ResourceHealthStatus": False, "ResourceHealthStatusMessage": False}
+    known, unknown = tmp_path / "known.yaml", tmp_path / "unknown.yaml"
+    known.write_text(head + json.dumps(gates))
+    unknown.write_text(head + "{Nosuch: true}")
+    result = CliRunner().invoke(kubelet.command, ["--config", str(known)])
+    assert (result.exit_code, started[0].feature_gates) == (0, gates)
+    assert result.output == "bayplan: note: Bayplan's kubelet behaves as with the default of EnvFiles\n"
+    refused = CliRunner().invoke(kubelet.command, ["--config", str(unknown)])
+    assert (refused.exit_code, len(started)) == (2, 1)
+    assert "unrecognized feature gate: Nosuch" in refused.output

@@ -138,6 +138,8 @@ def test_a_container_shows_the_health_of_the_devices_of_its_requests() -> None:
     assert shown("x", "") == [("claim:x", [hot, unknown])]
     assert shown("x", "t") == []
     assert shown("", "") == [], "extended resources are shown by no name of a claim"
+    [quiet] = health_statuses([("x", "r", claim)], lambda *_: known["a"], with_messages=False)
+    assert [(each.health, each.message) for each in quiet.resources] == [("Unhealthy", None)]
 
 
 def test_monitors_see_each_claim_of_a_container_whole_and_once() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.configuration import KubeletConfiguration, MemoryReservation
+from bayplan.kubelet.feature_gates import RESOURCE_HEALTH, is_enabled
 from bayplan.kubelet.kubelet import Kubelet
 from bayplan.kubelet.resource_managers.container_manager import ContainerManager, NodeView
 from bayplan.kubelet.resource_managers.device_calls import (
@@ -118,7 +119,10 @@ class Resources:
             Setting(self.configuration, self.machine, self.reserved, self.directory, clock.monotonic, ran, metrics)
         )
         view = NodeView(lambda: kubelet.pods.active(), kubelet.states.get, lambda: kubelet.pods.ready)
-        self.manager = ContainerManager(managers, view, self._ask, self.played.runtime, clock, metrics=metrics)
+        shows_health = is_enabled(self.configuration.feature_gates, RESOURCE_HEALTH)
+        self.manager = ContainerManager(
+            managers, view, self._ask, self.played.runtime, clock, metrics=metrics, shows_health=shows_health
+        )
         load = managers.devices.load
 
         def load_and_offer() -> None:

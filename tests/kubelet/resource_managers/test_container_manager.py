@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bayplan.api.types import core_v1
+from bayplan.kubelet.feature_gates import RESOURCE_HEALTH
 from bayplan.kubelet.resource_managers.cpu_state import CPU_STATE
 from bayplan.kubelet.resource_managers.device_calls import PluginDevice, PluginOptions, PreStart
 from bayplan.kubelet.resource_managers.errors import CheckpointError
@@ -260,9 +261,13 @@ def test_too_many_devices_are_refused_in_the_words_of_kubelet() -> None:
     play(case)
 
 
-def test_the_health_of_devices_is_shown_in_the_pod() -> None:
+@pytest.mark.parametrize(("gates", "shown"), [({}, [("one", "Unhealthy")]), ({RESOURCE_HEALTH: False}, [])])
+def test_the_health_of_devices_is_shown_in_the_pod_unless_its_gate_is_off(
+    gates: dict[str, bool], shown: list[tuple[str, str]]
+) -> None:
     async def case(played: Played) -> None:
-        resources = Resources(played, offered=dict(TWO_GPUS), plugins={GPU: Plugin()})
+        settings = configuration(feature_gates=gates)
+        resources = Resources(played, settings, offered=dict(TWO_GPUS), plugins={GPU: Plugin()})
         await offer_gpus(played)
         async with played.running() as kubelet:
             await played.create(guaranteed("own", gpus="1"))
@@ -273,8 +278,8 @@ def test_the_health_of_devices_is_shown_in_the_pod() -> None:
             await played.clock.sleep(1)
             pod = await played.pod()
             assert pod is not None
-            [shown] = pod.status.container_statuses[0].allocated_resources_status
-            assert [(each.resource_id, each.health) for each in shown.resources] == [("one", "Unhealthy")]
+            statuses = pod.status.container_statuses[0].allocated_resources_status
+            assert [(each.resource_id, each.health) for one in statuses for each in one.resources] == shown
 
     play(case)
 

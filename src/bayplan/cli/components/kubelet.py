@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from bayplan.cli.flags.configuration_flags import field_options, given_fields, put_field
-from bayplan.cli.flags.feature_gates import gates_of
+from bayplan.cli.flags.feature_gates import gates_of, gates_without_effect
 from bayplan.cli.flags.kube_command import KubeCommand
 from bayplan.cli.flags.kube_flag_tables import KUBELET
 from bayplan.cli.output import Failure
@@ -417,7 +417,21 @@ def _configuration(config: Path | None, extra: Path | None, options: dict[str, A
     if options["register_with_taints"]:
         taints = _taints(options["register_with_taints"])
         tree["registerWithTaints"] = msgspec.to_builtins(taints)
-    return from_tree(tree, str(config or "flags"))
+    configuration = from_tree(tree, str(config or "flags"))
+    _check_gates(configuration.feature_gates)
+    return configuration
+
+
+def _check_gates(gates: dict[str, bool]) -> None:
+    """Name those that have no effect. Raises UsageError for gates that are not known or locked, and those that need others which are off."""
+    from bayplan.kubelet.feature_gates import FOLLOWED, missing_features
+
+    gates_of(",".join(f"{name}={value}" for name, value in gates.items()))
+    for name, missing in missing_features(gates):
+        needs = f"depends on features that are disabled: [{' '.join(missing)}]"
+        raise click.UsageError(f"--feature-gates: {name} is enabled, but {needs}")
+    if ignored := [each for each in gates_without_effect(gates) if each not in FOLLOWED]:
+        click.echo(f"bayplan: note: Bayplan's kubelet behaves as with the default of {', '.join(ignored)}", err=True)
 
 
 def _read_map(name: str, text: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from bayplan.kubelet.dynamic_resources.metrics import DraMetrics
 from bayplan.kubelet.dynamic_resources.shown_devices import claimed_devices, health_statuses
 from bayplan.kubelet.dynamic_resources.state_file import NAME
 from bayplan.kubelet.errors import SyncError
+from bayplan.kubelet.feature_gates import RESOURCE_HEALTH, RESOURCE_HEALTH_MESSAGE, is_enabled
 from bayplan.kubelet.kubelet import Kubelet
 from bayplan.kubelet.plugin_watcher import PluginHandler
 from bayplan.kubelet.pod_builder import ContainerAllocations
@@ -39,13 +40,18 @@ Statuses = Callable[[core_v1.Pod], Mapping[str, tuple[core_v1.ResourceStatus, ..
 
 
 class NodeClaims:
-    """See the module. root: the kubelet's directory. registry: of its metrics."""
+    """See the module. root: the kubelet's directory. registry: of its metrics. gates: the feature gates that are set."""
 
-    def __init__(self, kubelet: Kubelet, client: Client, root: Path, registry: Registry) -> None:
+    def __init__(
+        self, kubelet: Kubelet, client: Client, root: Path, registry: Registry, gates: Mapping[str, bool]
+    ) -> None:
         self._kubelet = kubelet
+        self._shows_health = is_enabled(gates, RESOURCE_HEALTH)
+        self._shows_messages = is_enabled(gates, RESOURCE_HEALTH_MESSAGE)
         self._health = HealthCache(root / HEALTH_NAME, kubelet.clock)
-        watch = HealthWatch(self._health, kubelet.clock)
-        watch.on_change = self._health_changed
+        watch = HealthWatch(self._health, kubelet.clock) if self._shows_health else None
+        if watch is not None:
+            watch.on_change = self._health_changed
         metrics = DraMetrics(registry, kubelet.clock)
         self._drivers = DraDrivers(client, kubelet.node_name, Connection, kubelet.clock, watch, metrics)
         self._manager = DraManager(client, self._drivers, root / NAME, kubelet.clock, self._pods, metrics)
@@ -72,11 +78,15 @@ class NodeClaims:
 
     def statuses(self, inner: Statuses) -> Statuses:
         """How the devices of containers are, with those of claims."""
+        if not self._shows_health:
+            return inner
 
         def of(pod: core_v1.Pod) -> Mapping[str, tuple[core_v1.ResourceStatus, ...]]:
             found = dict(inner(pod))
             for one in pod.spec.containers if pod.spec.resource_claims else ():
-                claimed = health_statuses(self._manager.claims_of(pod, one), self._health.of)
+                claimed = health_statuses(
+                    self._manager.claims_of(pod, one), self._health.of, with_messages=self._shows_messages
+                )
                 if claimed:
                     found[one.name] = (*found.get(one.name, ()), *claimed)
             return found

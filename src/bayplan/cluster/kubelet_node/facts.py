@@ -12,6 +12,7 @@ from bayplan.api.quantity import Quantity, parse
 from bayplan.api.types.scalars import Quantity as WireQuantity
 from bayplan.kubelet.configuration import KubeletConfiguration
 from bayplan.kubelet.core.eviction import Threshold
+from bayplan.kubelet.feature_gates import is_enabled
 from bayplan.kubelet.kubelet import Kubelet
 from bayplan.kubelet.node.machine import Machine, filesystem
 from bayplan.kubelet.node.status import DeviceCapacity, NodeFacts, capacity_of
@@ -43,7 +44,7 @@ class FactReader:
             pods_per_core=configuration.pods_per_core,
             disk=filesystem(self.root).capacity_bytes if configuration.local_storage_capacity_isolation else None,
             most_images=configuration.node_status_max_images,
-            features=tuple(each for each in DECLARED if configuration.feature_gates.get(each, True)),
+            features=tuple(each for each in DECLARED if is_enabled(configuration.feature_gates, each)),
         )
 
     def reserved(self) -> dict[str, WireQuantity]:

@@ -134,7 +134,7 @@ class Node:
             self.clock,
             self.metrics.registry,
         )
-        self.claims = NodeClaims(kubelet, self.client, options.root, self.metrics.registry)
+        self.claims = NodeClaims(kubelet, self.client, options.root, self.metrics.registry, configuration.feature_gates)
         self.resources.pod_resources.claimed = self.claims.claimed
         if self.cgroups is not None:
             self.cgroups.has_exclusive_cpus = self.resources.has_exclusive_cpus

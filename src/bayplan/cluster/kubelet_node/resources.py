@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.configuration import KubeletConfiguration
+from bayplan.kubelet.feature_gates import CPU_QUOTA, RESOURCE_HEALTH, is_enabled
 from bayplan.kubelet.kubelet import Kubelet
 from bayplan.kubelet.resource_managers.container_manager import ContainerManager, NodeView
 from bayplan.kubelet.resource_managers.machine_topology import MachineTopology
@@ -54,7 +55,9 @@ class NodeResources:
     ) -> None:
         """reserved: what pods do not get. root: the kubelet's directory. registry: of the kubelet's metrics. Raises ResourceManagerError."""
         metrics = ManagerMetrics(registry)
-        self._counts_quota = not configuration.feature_gates.get("DisableCPUQuotaWithExclusiveCPUs", True)
+        gates = configuration.feature_gates
+        self._counts_quota = not is_enabled(gates, CPU_QUOTA)
+        shows_health = is_enabled(gates, RESOURCE_HEALTH)
 
         def ran(uid: str, name: str) -> bool:
             latest = kubelet.states.get(uid).latest(name)
@@ -62,7 +65,8 @@ class NodeResources:
             return is_running and not kubelet.pods.ready
 
         managers = make_managers(Setting(configuration, machine, reserved, root, clock.monotonic, ran, metrics))
-        self.plugins = PluginServer(root / DEVICE_PLUGINS, managers.devices, kubelet.show, metrics=metrics)
+        show = kubelet.show if shows_health else lambda uids: None
+        self.plugins = PluginServer(root / DEVICE_PLUGINS, managers.devices, show, metrics=metrics)
         self.manager = ContainerManager(
             managers,
             NodeView(
@@ -75,6 +79,7 @@ class NodeResources:
             clock,
             reconcile_seconds=configuration.cpu_manager_reconcile_period,
             metrics=metrics,
+            shows_health=shows_health,
         )
         self.pod_resources = PodResourcesServer(
             root / "pod-resources" / SOCKET, managers, lambda: kubelet.pods.active(), clock

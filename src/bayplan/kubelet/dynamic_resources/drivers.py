@@ -55,7 +55,7 @@ class _Instance:
 
 
 class DraDrivers:
-    """It is a PluginHandler. connect: makes a connection to a socket. health: follows the health of their devices."""
+    """It is a PluginHandler. connect: makes a connection to a socket. health: follows the health of their devices, None if nobody wants to know it."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class DraDrivers:
         node_name: str,
         connect: Callable[[Path], Connection],
         clock: Clock,
-        health: HealthWatch,
+        health: HealthWatch | None,
         metrics: DraMetrics,
     ) -> None:
         self._client = client
@@ -92,7 +92,8 @@ class DraDrivers:
             raise PluginRefused(f"endpoint {endpoint} already registered for DRA driver plugin {name}")
         connection = self._connect(endpoint)
         known.append(_Instance(endpoint, service, connection))
-        self._health.start(name, endpoint, connection)
+        if self._health is not None:
+            self._health.start(name, endpoint, connection)
         self._to_wipe.pop(name, None)
         logger.info("driver %s of dynamic resources is at %s", name, endpoint)
 
@@ -101,7 +102,8 @@ class DraDrivers:
         known = self._instances.get(name, [])
         for one in [each for each in known if each.endpoint == endpoint]:
             known.remove(one)
-            await self._health.stop(name, endpoint)
+            if self._health is not None:
+                await self._health.stop(name, endpoint)
             await one.connection.close()
         if not known and self._instances.pop(name, None) is not None:
             self._to_wipe[name] = self._clock.monotonic() + WIPING_DELAY
@@ -146,7 +148,8 @@ class DraDrivers:
         """End all connections."""
         instances = [one for known in self._instances.values() for one in known]
         self._instances.clear()
-        await self._health.close()
+        if self._health is not None:
+            await self._health.close()
         await asyncio.gather(*(one.connection.close() for one in instances))
 
 

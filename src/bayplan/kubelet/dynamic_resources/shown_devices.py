@@ -14,7 +14,7 @@ HealthOf = Callable[[str, str, str], DeviceHealth]
 
 
 def health_statuses(
-    claims: Iterable[tuple[str, str, ClaimState]], health: HealthOf
+    claims: Iterable[tuple[str, str, ClaimState]], health: HealthOf, *, with_messages: bool = True
 ) -> tuple[core_v1.ResourceStatus, ...]:
     """The health of what a container uses, but for extended resources, as Kubernetes shows it. Devices of one id are shown once.
 
@@ -30,7 +30,8 @@ def health_statuses(
                 if _is_of(one, request):
                     name = one.cdi_ids[0] if one.cdi_ids else f"{driver}/{one.pool}/{one.name}"
                     known = health(driver, one.pool, one.name)
-                    shown = core_v1.ResourceHealth(resource_id=name, health=known.health, message=known.message or None)
+                    message = (known.message or None) if with_messages else None
+                    shown = core_v1.ResourceHealth(resource_id=name, health=known.health, message=message)
                     devices.setdefault(name, shown)
         if devices:
             name = f"claim:{entry}/{request}" if request else f"claim:{entry}"

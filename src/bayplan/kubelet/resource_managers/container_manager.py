@@ -68,7 +68,9 @@ class ContainerManager:
         *,
         reconcile_seconds: float = RECONCILE_SECONDS,
         metrics: ManagerMetrics | None = None,
+        shows_health: bool = True,
     ) -> None:
+        """shows_health: whether statuses of containers say how their devices are."""
         self.managers = managers
         self._metrics = metrics if metrics is not None else ManagerMetrics()
         self._view = view
@@ -76,6 +78,7 @@ class ContainerManager:
         self._runtime = runtime
         self._clock = clock
         self._period = reconcile_seconds
+        self._shows_health = shows_health
         self._admitting: dict[str, core_v1.Pod] = {}
         self._waiting: dict[str, asyncio.Task[None]] = {}
         """Pods whose device plugins are being asked."""
@@ -225,6 +228,8 @@ class ContainerManager:
 
     def statuses(self, pod: core_v1.Pod) -> Mapping[str, tuple[core_v1.ResourceStatus, ...]]:
         """Container -> how its devices are."""
+        if not self._shows_health:
+            return {}
         devices = self.managers.devices
         found = {each.name: devices.statuses(pod.metadata.uid, each.name) for each in pod.spec.containers}
         return {name: each for name, each in found.items() if each}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from bayplan.kubelet.feature_gates import CPU_ALPHA_OPTIONS, CPU_BETA_OPTIONS, is_enabled
 from bayplan.kubelet.resource_managers.errors import ResourceManagerError
 from bayplan.kubelet.resource_managers.machine_topology import CpuTopology
 from bayplan.kubelet.resource_managers.topology_options import parse_bool
@@ -19,11 +20,11 @@ STRICT_RESERVATION: Final = "strict-cpu-reservation"
 BY_UNCORE_CACHE: Final = "prefer-align-cpus-by-uncorecache"
 _NAMES = (FULL_CORES, ACROSS_NUMA, BY_SOCKET, ACROSS_CORES, STRICT_RESERVATION, BY_UNCORE_CACHE)
 _GATES: Final = {
-    BY_SOCKET: ("Alpha", "CPUManagerPolicyAlphaOptions", False),
-    ACROSS_CORES: ("Alpha", "CPUManagerPolicyAlphaOptions", False),
-    ACROSS_NUMA: ("Beta", "CPUManagerPolicyBetaOptions", True),
+    BY_SOCKET: ("Alpha", CPU_ALPHA_OPTIONS),
+    ACROSS_CORES: ("Alpha", CPU_ALPHA_OPTIONS),
+    ACROSS_NUMA: ("Beta", CPU_BETA_OPTIONS),
 }
-"""Option -> (its level, the feature gate that it needs, whether that is open by itself)."""
+"""Option -> (its level, the feature gate that it needs)."""
 _APART = (
     (FULL_CORES, ACROSS_CORES),
     (ACROSS_NUMA, ACROSS_CORES),
@@ -50,8 +51,8 @@ def parse_cpu_options(options: Mapping[str, str], gates: Mapping[str, bool]) -> 
     for name in options:
         if name not in _NAMES:
             raise ResourceManagerError(f'unknown CPU Manager Policy option: "{name}"')
-        level, gate, default = _GATES.get(name, ("", "", True))
-        if not gates.get(gate, default):
+        level, gate = _GATES.get(name, ("", ""))
+        if gate and not is_enabled(gates, gate):
             text = f'CPU Manager Policy {level}-level Options not enabled, but option "{name}" provided'
             raise ResourceManagerError(text)
     chosen = {name for name, value in options.items() if parse_bool(name, value)}
