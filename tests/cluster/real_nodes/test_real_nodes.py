@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bayplan.api.types import core_v1
+from bayplan.api.types import core_v1, storage_v1
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.errors import RealNodeError
 from bayplan.cluster.real_nodes import node as node_module
@@ -27,13 +27,14 @@ from bayplan.cluster.real_nodes.leftovers import recorded_processes
 from bayplan.cluster.real_nodes.node import RealNode
 from bayplan.cluster.real_nodes.processes import processes_with
 from bayplan.cluster.real_nodes.service import RealNodes
-from bayplan.cluster.real_nodes.settings import HOST, RealNodeSettings
+from bayplan.cluster.real_nodes.settings import ADD_ONS, HOST, RealNodeSettings
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.kubelet.cgroups.hierarchies import Hierarchies
 from bayplan.kubelet.cgroups.mounts import find_mounts
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.types import ContainerConfig, SandboxConfig
 from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.network.cni_configuration import FILE as CNI_FILE
 from bayplan.support.clock import SystemClock
 from bayplan.support.process_ids import process_id
 from tests.cgroups import cgroups_with
@@ -288,6 +289,34 @@ def test_one_node_may_have_the_machines_network(tmp_path: Path) -> None:
 
     asyncio.run(steps())
     assert traces(settings) == []
+
+
+def test_what_the_cluster_brings_itself_is_left_out(tmp_path: Path) -> None:
+    settings = dataclasses.replace(settings_for(tmp_path, 1), without=frozenset(ADD_ONS))
+
+    async def steps() -> None:
+        place = settings.nodes()[0]
+        place.cni_config.mkdir(parents=True)
+        (place.cni_config / CNI_FILE).write_text("{}")
+        async with running(settings) as (cluster, nodes):
+            client = cluster.client()
+
+            async def told() -> bool:
+                found = (await client.list(core_v1.Node)).items
+                return bool(found and found[0].spec.pod_cidr)
+
+            await eventually(told, "a node", 20)
+            assert list(nodes.failures()) == ["kubelet-real-1"]
+            assert not list(place.cni_config.iterdir()), "of an earlier run with a network of Bayplan's"
+            assert not (await client.list(storage_v1.StorageClass)).items
+            assert [one.metadata.name for one in (await client.list(core_v1.Service)).items] == ["kubernetes"]
+            node = (await client.list(core_v1.Node)).items[0]
+            assert [name for name in node.metadata.annotations if name.startswith("bayplan.dev/")] == []
+
+    asyncio.run(steps())
+    assert traces(settings) == []
+    with pytest.raises(ValueError, match="ingress: not one of network, proxy, dns, storage"):
+        dataclasses.replace(settings, without=frozenset(("dns", "ingress")))
 
 
 def test_second_cluster_of_the_same_directory_is_refused(tmp_path: Path) -> None:

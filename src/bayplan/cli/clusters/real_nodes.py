@@ -34,9 +34,10 @@ def real_node_settings(
     sandbox_image: str | None,
     data_plane: str,
     registry_config: Path | None,
+    without: tuple[str, ...],
 ) -> RealNodeSettings:
     """Settings of real nodes. directory: the data directory; None for a cluster without. sandbox_image: None for the built-in one. registry_config: None for
-    containerd's usual directory. Raises UsageError, and Failure if the machine cannot have them."""
+    containerd's usual directory. without: what the cluster brings itself. Raises UsageError, and Failure if the machine cannot have them."""
     try:
         settings = RealNodeSettings(
             count,
@@ -46,6 +47,7 @@ def real_node_settings(
             outbound=outbound,
             data_plane=data_plane,
             registry_config=registry_config or REGISTRY_CONFIG,
+            without=frozenset(without),
             service_network=cluster.api.service_cluster_ip_range,
             pod_network=cluster.controller.cluster_cidr[0],
         )

@@ -73,6 +73,12 @@ _COMMAND_LINE_ONLY = ("config", "help", "h")
     help="Where the containerds of real nodes find mirrors, certificates and headers of registries: DIR/HOST/hosts.toml.  [default: /etc/containerd/certs.d]",
 )
 @click.option(
+    "--real-node-without",
+    type=click.Choice(("network", "proxy", "dns", "storage")),
+    multiple=True,
+    help="Leave out Bayplan's pod network, service proxy, DNS server or storage driver, for a cluster that brings its own. Repeatable.",
+)
+@click.option(
     "--from",
     "source",
     metavar="FILE|DIR|-",

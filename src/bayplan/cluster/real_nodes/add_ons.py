@@ -12,7 +12,7 @@ from bayplan.api.codec import from_tree
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, discovery_v1, meta_v1, rbac_v1, storage_v1
 from bayplan.client import Client
-from bayplan.cluster.real_nodes.settings import HOST, NodePlace, RealNodeSettings
+from bayplan.cluster.real_nodes.settings import DNS, HOST, STORAGE, NodePlace, RealNodeSettings
 from bayplan.csi_local.manifests import objects
 from bayplan.support.process_ids import own_program
 
@@ -199,15 +199,17 @@ def dns_endpoints(address: str) -> discovery_v1.EndpointSlice:
 
 
 async def publish(client: Client, settings: RealNodeSettings, dns_address: str) -> None:
-    """Bring into the API what these components need: roles, the storage driver's objects, and the DNS' Service with its endpoints. Raises ApiError.
+    """Bring into the API what the components need: roles, and of those that the nodes have, the driver's objects and the DNS' Service. Raises ApiError.
 
     Storage objects that are there stay as they are, and so does a Service of that name which leads to pods: somebody has installed another DNS server.
     """
     for obj in roles():
         await _put(client, obj)
-    for storage in storage_objects():
+    for storage in storage_objects() if STORAGE not in settings.without else ():
         with contextlib.suppress(AlreadyThere):
             await _create(client, storage)
+    if DNS in settings.without:
+        return
     try:
         await _create(client, dns_service(settings))
     except AlreadyThere:

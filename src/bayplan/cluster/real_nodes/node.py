@@ -31,9 +31,10 @@ from bayplan.cluster.real_nodes.kubelet_files import ApiAccess, kubelet_command,
 from bayplan.cluster.real_nodes.network import inside, make_node_network
 from bayplan.cluster.real_nodes.orphans import Remains, end_helpers, read_remains, remove_abandoned, remove_orphans
 from bayplan.cluster.real_nodes.processes import SupervisedProcess
-from bayplan.cluster.real_nodes.settings import NodePlace
+from bayplan.cluster.real_nodes.settings import POD_NETWORK, PROXY, STORAGE, NodePlace
 from bayplan.kubelet.runtime.cri import CriRuntime
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
+from bayplan.network.cni_configuration import FILE as CNI_FILE
 from bayplan.support.clock import Clock
 from bayplan.support.tasks import Supervisor
 
@@ -75,12 +76,16 @@ class RealNode:
         )
         self._kubelet = self._process("kubelet", kubelet_command(place))
         beside = {
-            "network": network_command(place),
-            "proxy": proxy_command(place),
-            "csi-local": driver_command(place),
-            "csi-controller": storage_command(place),
+            "network": (POD_NETWORK, network_command(place)),
+            "proxy": (PROXY, proxy_command(place)),
+            "csi-local": (STORAGE, driver_command(place)),
+            "csi-controller": (STORAGE, storage_command(place)),
         }
-        self._beside = {name: self._process(name, command) for name, command in beside.items()}
+        self._beside = {
+            name: self._process(name, command)
+            for name, (add_on, command) in beside.items()
+            if add_on not in place.settings.without
+        }
 
     def failures(self) -> dict[str, Callable[[], str]]:
         """Why each of its components does not run ("" if it does), by name."""
@@ -132,6 +137,8 @@ class RealNode:
         await run("mount", "--make-rshared", str(place.directory))
         try:
             write_config(self.containerd)
+            if POD_NETWORK in place.settings.without:
+                (place.cni_config / CNI_FILE).unlink(missing_ok=True)  # of an earlier run with it
             write_files(place, self.containerd.endpoint, api)
             write_credentials(place.directory, "network.kubeconfig", api, NETWORK_USER)
             write_credentials(place.directory, "proxy.kubeconfig", api, PROXY_USER)

@@ -21,7 +21,7 @@ from bayplan.cluster.real_nodes.node import RealNode
 from bayplan.cluster.real_nodes.owners import Ownership, data_lock, remove_dead_clusters
 from bayplan.cluster.real_nodes.processes import SupervisedProcess
 from bayplan.cluster.real_nodes.requirements import check, check_port, find_cni_plugins
-from bayplan.cluster.real_nodes.settings import RealNodeSettings
+from bayplan.cluster.real_nodes.settings import DNS, POD_NETWORK, PROXY, STORAGE, RealNodeSettings
 from bayplan.csi_local.settings import DRIVER_NAME
 from bayplan.store.errors import StoreLocked, StoreUnavailable
 from bayplan.store.file_lock import FileLock
@@ -98,7 +98,8 @@ class RealNodes:
             await publish(client, self.settings, self.settings.gateway)
         except (ApiError, TransportError) as error:
             raise RealNodeError(f"the API does not take what real nodes need: {error}") from error
-        self._start_dns(api)
+        if DNS not in self.settings.without:
+            self._start_dns(api)
         self.nodes = [RealNode(place, plugins, self._clock, self._tasks) for place in self.settings.nodes()]
         await asyncio.gather(*(node.start(api) for node in self.nodes))
         self._tasks.keep_running("pod networks", lambda: self._follow(client))
@@ -129,15 +130,16 @@ class RealNodes:
             finally:
                 stream.close()
 
-    def _annotations(self) -> dict[str, str]:
-        """What a node says of what runs beside its kubelet."""
+    def _annotations(self) -> dict[str, str | None]:
+        """What a node says of what runs beside its kubelet; None for what an earlier run may have said of parts that are left out."""
         settings = self.settings
-        return {
-            "bayplan.dev/network": settings.data_plane,
-            "bayplan.dev/service-proxy": "nftables",
-            "bayplan.dev/dns": settings.cluster_dns,
-            "bayplan.dev/storage": DRIVER_NAME,
+        found = {
+            POD_NETWORK: ("bayplan.dev/network", settings.data_plane),
+            PROXY: ("bayplan.dev/service-proxy", "nftables"),
+            DNS: ("bayplan.dev/dns", settings.cluster_dns),
+            STORAGE: ("bayplan.dev/storage", DRIVER_NAME),
         }
+        return {name: None if part in settings.without else value for part, (name, value) in found.items()}
 
     async def _assign(self, client: Client, nodes: Iterable[core_v1.Node]) -> None:
         own = {node.place.name: node for node in self.nodes}

@@ -13,6 +13,9 @@ from bayplan.support.process_ids import own_program
 
 HOST, NAMESPACE = "host", "namespace"
 OVERLAY, ROUTED = "overlay", "routed"
+POD_NETWORK, PROXY, DNS, STORAGE = "network", "proxy", "dns", "storage"
+ADD_ONS: Final = (POD_NETWORK, PROXY, DNS, STORAGE)
+"""What a cluster has besides kubelets, unless it brings its own."""
 REGISTRY_CONFIG: Final = Path("/etc/containerd/certs.d")
 """Where distributions put containerd's configuration of registries."""
 _FIRST_HOST: Final = 11
@@ -27,7 +30,7 @@ class RealNodeSettings:
     directory: where containerd's images and the kubelets' files are kept. mode: `namespace` gives each node a network of its own, `host` takes the machine's (for
     one node). sandbox_image: the image of pods' sandboxes; the built-in one needs no registry. outbound: whether nodes and pods reach what the machine reaches.
     data_plane: how packets reach pods of other nodes, `routed` or `overlay`. registry_config: the directory that containerd's `config_path` names: a directory
-    with a `hosts.toml` for each registry that has mirrors, certificates or headers.
+    with a `hosts.toml` for each registry that has mirrors, certificates or headers. without: those of `ADD_ONS` that the cluster brings itself.
     """
 
     count: int
@@ -41,6 +44,7 @@ class RealNodeSettings:
     service_network: str = "10.96.0.0/16"
     cluster_domain: str = "cluster.local"
     pod_network: str = "10.128.0.0/9"
+    without: frozenset[str] = frozenset()
     kubelet: tuple[str, ...] = field(default_factory=lambda: own_program("kubelet"))
 
     def __post_init__(self) -> None:
@@ -48,6 +52,8 @@ class RealNodeSettings:
             raise ValueError(f"the mode of real nodes is {HOST} or {NAMESPACE}, not {self.mode!r}")
         if self.data_plane not in (OVERLAY, ROUTED):
             raise ValueError(f"the network of real nodes is {OVERLAY} or {ROUTED}, not {self.data_plane!r}")
+        if unknown := self.without.difference(ADD_ONS):
+            raise ValueError(f"{', '.join(sorted(unknown))}: not one of {', '.join(ADD_ONS)}")
         if self.mode == HOST and self.count > 1:
             raise ValueError(f"{self.count} real nodes need a network each: only one can have the machine's")
         if self.count > 200:
