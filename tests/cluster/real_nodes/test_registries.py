@@ -129,6 +129,19 @@ def test_the_directory_is_an_option_of_up(tmp_path: Path, monkeypatch: pytest.Mo
     assert _settings("--real-node-registry-config", str(tmp_path)).registry_config == tmp_path
 
 
+def test_files_of_nodes_have_absolute_paths_wherever_the_cluster_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{real_node_settings.__module__}.check", lambda settings, user: None)
+    monkeypatch.chdir(tmp_path)
+    with command.make_context("up", ["--data-dir", "cluster", "--real-nodes", "1"]) as context:
+        found = UpOptions(**merged_options(context)).real_node_settings(ClusterSettings())
+    assert found is not None
+    assert found.directory == tmp_path / "cluster" / "real-nodes"
+    with pytest.raises(ValueError, match="cluster: files and mounts name it, so it has to be an absolute path"):
+        RealNodeSettings(1, Path("cluster"))
+
+
 def test_a_directory_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
     arguments = ["up", "--store", "memory:", "--real-nodes", "1", "--real-node-registry-config", str(tmp_path / "none")]
     result = CliRunner().invoke(main, arguments)

@@ -41,7 +41,7 @@ def real_node_settings(
     try:
         settings = RealNodeSettings(
             count,
-            (directory or _WITHOUT_DATA_DIRECTORY) / REAL_NODES,
+            (directory or _WITHOUT_DATA_DIRECTORY).absolute() / REAL_NODES,
             mode,
             sandbox_image=sandbox_image or PAUSE_IMAGE,
             outbound=outbound,

@@ -27,7 +27,7 @@ _NETWORKS: Final = ipaddress.ip_network("10.64.0.0/16")
 class RealNodeSettings:
     """How many nodes, and what they are like.
 
-    directory: where containerd's images and the kubelets' files are kept. mode: `namespace` gives each node a network of its own, `host` takes the machine's (for
+    directory: where containerd's images and the kubelets' files are kept, an absolute path. mode: `namespace` gives each node a network of its own, `host` takes the machine's (for
     one node). sandbox_image: the image of pods' sandboxes; the built-in one needs no registry. outbound: whether nodes and pods reach what the machine reaches.
     data_plane: how packets reach pods of other nodes, `routed` or `overlay`. registry_config: the directory that containerd's `config_path` names: a directory
     with a `hosts.toml` for each registry that has mirrors, certificates or headers. without: those of `ADD_ONS` that the cluster brings itself.
@@ -48,6 +48,8 @@ class RealNodeSettings:
     kubelet: tuple[str, ...] = field(default_factory=lambda: own_program("kubelet"))
 
     def __post_init__(self) -> None:
+        if not self.directory.is_absolute():
+            raise ValueError(f"{self.directory}: files and mounts name it, so it has to be an absolute path")
         if self.mode not in (HOST, NAMESPACE):
             raise ValueError(f"the mode of real nodes is {HOST} or {NAMESPACE}, not {self.mode!r}")
         if self.data_plane not in (OVERLAY, ROUTED):
@@ -62,7 +64,7 @@ class RealNodeSettings:
     @property
     def id(self) -> str:
         """Six digits that tell this cluster's things from others' on the machine: the same for the same directory."""
-        return hashlib.sha256(str(self.directory.absolute()).encode()).hexdigest()[:6]
+        return hashlib.sha256(str(self.directory).encode()).hexdigest()[:6]
 
     @property
     def state(self) -> Path:
