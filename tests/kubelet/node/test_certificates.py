@@ -178,8 +178,9 @@ def test_new_addresses_want_a_new_certificate(tmp_path: Path) -> None:
     check(steps())
 
 
-def test_files_are_kubelets(tmp_path: Path) -> None:
-    store = CertificateStore(tmp_path / "pki", "kubelet-server")
+def test_files_are_kubelets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = CertificateStore(Path("pki"), "kubelet-server")
     assert store.current() is None
     key = new_key()
     store.update(issued(key, ADDRESSED, START), key, START)

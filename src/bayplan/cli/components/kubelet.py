@@ -291,7 +291,7 @@ async def _run(configuration: KubeletConfiguration, kubeconfig: Path | None, opt
     path = kubeconfig_paths(kubeconfig)[0]
     node_options = _node_options(options, clock)
     name = node_options.name
-    certificates: Path = options["cert_dir"] or node_options.root / "pki"
+    certificates = (options["cert_dir"] or node_options.root / "pki").absolute()
     if options["bootstrap_kubeconfig"] is not None:
         await bootstrap(path, options["bootstrap_kubeconfig"], certificates, name, clock, connected)
     if not node_options.addresses:
@@ -331,9 +331,9 @@ def _node_options(options: dict[str, Any], clock: Clock) -> NodeOptions:
         name=name,
         hostname=name,
         addresses=tuple(each for each in options["node_ip"].split(",") if each),
-        root=options["root_dir"],
+        root=options["root_dir"].absolute(),  # mounts and links name it
         labels=_labels(options["node_labels"]),
-        container_log_links=options["container_log_dir"],
+        container_log_links=options["container_log_dir"].absolute(),
         credential_plugins=plugins,
     )
 

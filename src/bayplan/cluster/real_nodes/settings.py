@@ -27,10 +27,10 @@ _NETWORKS: Final = ipaddress.ip_network("10.64.0.0/16")
 class RealNodeSettings:
     """How many nodes, and what they are like.
 
-    directory: where containerd's images and the kubelets' files are kept, an absolute path. mode: `namespace` gives each node a network of its own, `host` takes the machine's (for
-    one node). sandbox_image: the image of pods' sandboxes; the built-in one needs no registry. outbound: whether nodes and pods reach what the machine reaches.
-    data_plane: how packets reach pods of other nodes, `routed` or `overlay`. registry_config: the directory that containerd's `config_path` names: a directory
-    with a `hosts.toml` for each registry that has mirrors, certificates or headers. without: those of `ADD_ONS` that the cluster brings itself.
+    directory: where containerd's images and the kubelets' files are kept, an absolute path. mode: `namespace` gives each node a network of its own, `host` takes
+    the machine's (for one node). sandbox_image: the image of pods' sandboxes; the built-in one needs no registry. outbound: whether nodes and pods reach what the
+    machine reaches. data_plane: how packets reach pods of other nodes, `routed` or `overlay`. registry_config: the directory that containerd's `config_path` names:
+    a directory with a `hosts.toml` for each registry that has mirrors, certificates or headers. without: those of `ADD_ONS` that the cluster brings itself.
     """
 
     count: int

@@ -88,7 +88,7 @@ class CertificateStore:
         write_private(file, certificate.rstrip(b"\n") + b"\n" + key)
         link = self.directory / f"{self._name}-updated.pem"
         link.unlink(missing_ok=True)
-        link.symlink_to(file)
+        link.symlink_to(file.absolute())
         os.replace(link, self.current_path)
         return pair
 
