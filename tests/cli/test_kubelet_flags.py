@@ -16,7 +16,7 @@ from bayplan.support.configuration import to_tree
 GIVEN = {
     "--allowed-unsafe-sysctls=net.core.somaxconn,kernel.msg*": ("allowedUnsafeSysctls", ["net.core.somaxconn", "kernel.msg*"]),
     "--cluster-dns=10.96.0.10": ("clusterDNS", ["10.96.0.10"]),
-    "--enforce-node-allocatable=pods,kube-reserved": ("enforceNodeAllocatable", ["pods", "kube-reserved"]),
+    "--enforce-node-allocatable=none": ("enforceNodeAllocatable", ["none"]),
     "--cgroups-per-qos=false": ("cgroupsPerQOS", False),
     "--rotate-server-certificates": ("serverTLSBootstrap", True),
     "--cpu-cfs-quota-period=50ms": ("cpuCFSQuotaPeriod", "50ms"),

@@ -9,6 +9,7 @@ import msgspec
 
 from bayplan.api import quantity
 from bayplan.api.types import core_v1
+from bayplan.kubelet.configuration_checks import configuration_errors
 from bayplan.kubelet.errors import ConfigurationError
 from bayplan.kubelet.resource_managers.cpu_set import parse_cpu_set
 from bayplan.support.configuration import Duration, convert
@@ -246,6 +247,13 @@ class KubeletConfiguration(_Part):
 
 def from_tree(tree: Any, source: str) -> KubeletConfiguration:
     """A configuration from what a file holds. source: the file, for errors. Raises ConfigurationError."""
+    found = _parsed(tree, source)
+    check(found, source)
+    return found
+
+
+def _parsed(tree: Any, source: str) -> KubeletConfiguration:
+    """The same, whatever its values are."""
     if not isinstance(tree, dict) or tree.get("kind") != KIND or tree.get("apiVersion") != API_VERSION:
         raise ConfigurationError(f"{source}: expected kind {KIND} of {API_VERSION}")
     named = {name: value for name, value in tree.items() if value is not None}
@@ -253,7 +261,6 @@ def from_tree(tree: Any, source: str) -> KubeletConfiguration:
         found = convert(named, KubeletConfiguration)
     except ValueError as error:
         raise ConfigurationError(f"{source}: {error}") from error
-    check(found, source)
     return found
 
 
@@ -292,6 +299,8 @@ def check(configuration: KubeletConfiguration, source: str) -> None:
             f"{source}: maxParallelImagePulls: cannot be larger than 1 unless serializeImagePulls is false"
         )
     _check_shutdown(configuration, source)
+    if errors := list(configuration_errors(configuration)):
+        raise ConfigurationError(f"{source}: invalid configuration: {'; '.join(errors)}")
 
 
 def _check_shutdown(configuration: KubeletConfiguration, source: str) -> None:
@@ -354,7 +363,7 @@ def load(path: Path | None, extra: Path | None = None) -> KubeletConfiguration:
             found = yaml.safe_load(each.read_text())
         except (OSError, yaml.YAMLError) as error:
             raise ConfigurationError(f"{each}: {error}") from error
-        from_tree(found, str(each))
+        _parsed(found, str(each))
         tree = _merged(tree, found)
     return from_tree(tree, str(path or "flags"))
 

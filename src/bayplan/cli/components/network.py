@@ -151,7 +151,7 @@ def _settings(name: str, chain: tuple[str, ...], networks: tuple[str, ...], opti
         cni_plugins=options["cni_bin_dir"],
         cni_chain=chain,
         cluster_networks=networks,
-        address_directory=options["address_dir"],
+        address_directory=options["address_dir"].absolute(),
         bridge=options["bridge"],
         policies=options["policies"],
         bind_address=options["bind_address"],
