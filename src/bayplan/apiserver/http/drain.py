@@ -73,7 +73,7 @@ async def drain(
     listener.abort()
     if left := connections.all():
         await clock.sleep(_FAREWELL_SECONDS)
-        if cut_off := sum(one.is_busy for one in left):
+        if cut_off := sum(one.is_busy and one.transport is not None for one in left):
             logger.warning("%d requests were not answered in time, and are cut off", cut_off)
         connections.end()
 
