@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from kubernetes import client, config
 
-from bayplan.cluster.real_nodes.settings import RealNodeSettings
+from bayplan.cluster.real_nodes.settings import NodePlace, RealNodeSettings
 from bayplan.csi_local.settings import DRIVER_NAME
 from tests.cluster.real_nodes.images import give_image
 from tests.cluster.real_nodes.test_real_nodes import traces
@@ -54,6 +55,13 @@ def are_ready(core: client.CoreV1Api) -> bool:
     return states == ["True", "True"]
 
 
+def bandwidths(place: NodePlace) -> list[int]:
+    """Bytes a second to which packets of a node's pods are held, in ascending order."""
+    command = ["ip", "netns", "exec", place.namespace, "tc", "-json", "qdisc", "show"]
+    found = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    return sorted(each["options"]["rate"] for each in found if each["kind"] == "tbf")
+
+
 def test_pods_run_on_nodes_of_this_machine(tmp_path: Path) -> None:
     settings = RealNodeSettings(2, tmp_path / "data" / "real-nodes")
     arguments = ("--data-dir", str(tmp_path / "data"), "--port", "0", "--real-nodes", "2", "--no-real-node-outbound")
@@ -77,11 +85,14 @@ def test_pods_run_on_nodes_of_this_machine(tmp_path: Path) -> None:
         annotations = core.read_node("real-2").metadata.annotations
         assert (annotations["bayplan.dev/network"], annotations["bayplan.dev/dns"]) == ("routed", "10.96.0.10")
         core.create_namespaced_pod("default", pod("one", "real-1", "sh", "-c", "echo from one; exit 3"))
-        core.create_namespaced_pod("default", pod("two", "real-2", "sh", "-c", "echo from two; exec sleep 1000"))
+        slow = pod("two", "real-2", "sh", "-c", "echo from two; exec sleep 1000")
+        slow.metadata.annotations = {"kubernetes.io/ingress-bandwidth": "1M", "kubernetes.io/egress-bandwidth": "2M"}
+        core.create_namespaced_pod("default", slow)
         ended = eventually(lambda: phase(core, "one", "Failed"))
         assert ended.status.container_statuses[0].state.terminated.exit_code == 3
         running = eventually(lambda: phase(core, "two", "Running"))
         assert running.status.host_ip == settings.nodes()[1].address
+        assert bandwidths(settings.nodes()[1]) == [125_000, 250_000]
         assert core.read_namespaced_pod_log("one", "default") == "from one\n"
         assert core.read_namespaced_pod_log("two", "default") == "from two\n"
         core.delete_namespaced_pod("two", "default")
