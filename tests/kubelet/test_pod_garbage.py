@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, cast
+
 import pytest
 
 from bayplan.api.types import core_v1
+from bayplan.kubelet.pod_garbage import AT_ONCE, PodGarbage
 from bayplan.kubelet.runtime.simulated import SimulatedRuntime
-from bayplan.kubelet.runtime.types import ContainerState
+from bayplan.kubelet.runtime.types import ContainerState, Sandbox, SandboxState
+from bayplan.support.virtual_time import run
 from tests.kubelet.played import Played, phase, play
+
+if TYPE_CHECKING:
+    from bayplan.kubelet.pleg import PodLifecycleEvents
+    from bayplan.kubelet.runtime.interface import Runtime
 
 
 @pytest.mark.parametrize(
@@ -42,3 +52,49 @@ def test_nothing_of_a_pod_that_is_gone_stays(
         assert stops == [record.id] * stopped
 
     play(case)
+
+
+class SlowRuntime:
+    """Takes a second to remove a sandbox. `most` were removed at the same time."""
+
+    def __init__(self) -> None:
+        self.busy = self.most = 0
+
+    async def remove_sandbox(self, sandbox_id: str) -> None:
+        self.busy += 1
+        self.most = max(self.most, self.busy)
+        await asyncio.sleep(1)
+        self.busy -= 1
+
+
+class Ended:
+    """What the runtime lists: a sandbox of each of so many pods, which is not ready."""
+
+    def __init__(self, count: int) -> None:
+        uids = [f"uid-{number}" for number in range(count)]
+        self.all = {uid: ((Sandbox(uid, uid, "default", uid, 0, SandboxState.NOT_READY, 1),), ()) for uid in uids}
+        self.relists = 0
+
+    def pods(self) -> dict[str, Any]:
+        return self.all
+
+    async def relist(self) -> None:
+        self.relists += 1
+
+
+def test_many_pods_are_cleaned_up_at_once_but_not_all() -> None:
+    async def main() -> None:
+        runtime, listed = SlowRuntime(), Ended(3 * AT_ONCE)
+
+        async def remove_logs(uids: Collection[str]) -> None:
+            assert set(uids) == {*listed.all}
+
+        garbage = PodGarbage(cast("Runtime", runtime), cast("PodLifecycleEvents", listed), remove_logs)
+        began = asyncio.get_running_loop().time()
+        await garbage.collect(keep=(), wanted=())
+        assert asyncio.get_running_loop().time() - began == pytest.approx(3)
+        assert (runtime.most, listed.relists) == (AT_ONCE, 1)
+        await garbage.collect(keep=tuple(listed.all), wanted=())
+        assert listed.relists == 1, "the last sandbox of a pod that exists is kept"
+
+    run(main())

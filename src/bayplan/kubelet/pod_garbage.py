@@ -1,10 +1,12 @@
 """Removes containers and sandboxes that have ended and are of no use any more (pkg/kubelet/kuberuntime/kuberuntime_gc.go).
 
 Of each container of a pod that exists the last run is kept, for its status and its log. Of a pod that is gone nothing is kept.
+Several pods are cleaned up at once: one after the other they would fall behind pods that start, and networks run out of addresses.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
@@ -20,6 +22,8 @@ logger = logging.getLogger(__name__)
 _NOT_RUNNING = (ContainerState.EXITED, ContainerState.CREATED, ContainerState.UNKNOWN)
 KEPT_RUNS = 1
 """Runs of a container that are kept besides the one that runs."""
+AT_ONCE = 8
+"""Pods that are cleaned up at the same time."""
 
 
 class PodGarbage:
@@ -41,11 +45,18 @@ class PodGarbage:
 
         keep: uids of the pods that exist. wanted: those of which something may run or be started, whether they exist or not.
         """
-        changed = False
-        for uid, (sandboxes, containers) in self._lifecycle.pods().items():
-            gone = uid not in keep and uid not in wanted
-            changed |= await self._of_pod(sandboxes, containers, gone=gone)
-        if changed:
+        limit = asyncio.Semaphore(AT_ONCE)
+
+        async def clean(sandboxes: Sequence[Sandbox], containers: Sequence[Container], *, gone: bool) -> bool:
+            async with limit:
+                return await self._of_pod(sandboxes, containers, gone=gone)
+
+        found = [
+            clean(sandboxes, containers, gone=gone)
+            for uid, (sandboxes, containers) in self._lifecycle.pods().items()
+            if _has_ended(sandboxes, containers, gone=(gone := uid not in keep and uid not in wanted))
+        ]
+        if found and any(await asyncio.gather(*found)):
             await self._lifecycle.relist()
         await self._remove_logs({*keep, *wanted, *self._lifecycle.pods()})
 
@@ -78,6 +89,13 @@ class PodGarbage:
             logger.warning("cannot remove what has ended: %s", error)
             return False
         return True
+
+
+def _has_ended(sandboxes: Sequence[Sandbox], containers: Sequence[Container], *, gone: bool) -> bool:
+    """Whether anything of a pod may be of no use. Costs little for pods that run."""
+    if gone or len(sandboxes) > 1:
+        return True
+    return any(each.state is ContainerState.EXITED for each in containers)
 
 
 def _useless_containers(containers: Sequence[Container], *, keep: int) -> list[Container]:
