@@ -21,9 +21,12 @@ def environment() -> dict[str, str]:
 
 @contextlib.contextmanager
 def running(
-    *arguments: str, until: str = "ready", timeout: float = 60.0
+    *arguments: str, until: str = "ready", timeout: float = 60.0, patience: float = 10.0
 ) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
-    """A process that has printed `until`, and after how many seconds it did; ended on exit. Raises RuntimeError if it does not come up."""
+    """A process that has printed `until`, and after how many seconds it did; ended on exit, and killed `patience` seconds later.
+
+    Raises RuntimeError if it does not come up.
+    """
     with tempfile.NamedTemporaryFile() as log:
         started = time.perf_counter()
         process = subprocess.Popen([BAYPLAN, *arguments], stdout=log, stderr=subprocess.STDOUT, env=environment())
@@ -37,7 +40,7 @@ def running(
         finally:
             process.terminate()
             try:
-                process.wait(10)
+                process.wait(patience)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

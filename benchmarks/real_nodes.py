@@ -40,7 +40,8 @@ def run(quick: bool) -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="bp") as directory:
         data, kubeconfig = Path(directory, "data"), Path(directory, "kubeconfig")
         flags = ("--nodes", "0", "--real-nodes", "1", "--no-real-node-outbound", "--port", "0")
-        with running("up", *flags, "--data-dir", str(data), "--kubeconfig", str(kubeconfig)) as (_, ready):
+        directories = ("--data-dir", str(data), "--kubeconfig", str(kubeconfig))
+        with running("up", *flags, *directories, patience=90.0) as (_, ready):
             came = time.perf_counter()
             asyncio.run(_until_ready(kubeconfig))
             ready += time.perf_counter() - came
