@@ -58,6 +58,14 @@ def test_a_plugin_is_checked() -> None:
     assert (result.exit_code, "no plugin 'Absent'" in result.output) == (2, True)
 
 
+def test_a_plugin_of_a_file_is_checked_without_being_installed() -> None:
+    path = str(Path(__file__).parents[2] / "examples/scheduler/quiet_nodes.py")
+    result = run("check", "QuietNodes", "--plugin", path, "--runs", "1")
+    assert (result.exit_code, result.output) == (0, "QuietNodes: nothing is wrong on 1 random clusters\n")
+    result = run("check", "Quiet", "--plugin", path)
+    assert (result.exit_code, f"{path} has no plugin 'Quiet'; it has QuietNodes" in result.output) == (2, True)
+
+
 def test_the_scheduler_still_takes_its_own_flags() -> None:
     result = CliRunner().invoke(main, ["scheduler", "--help"])
     assert "bayplan scheduler plugin new" in " ".join(result.output.split())

@@ -131,7 +131,10 @@ class _Trial:
             self._compare(gang, group, created, nodes)
         finally:
             await self._end(gang, bool(nodes))
-            await self._site.ask("DELETE", f"{groups}/{metadata['name']}")
+            path = f"{groups}/{metadata['name']}"
+            await self._site.ask("DELETE", path)
+            # Nobody else takes the protection away, and a group that is still there keeps the next of its name out.
+            await self._site.ask("PATCH", path, {"metadata": {"finalizers": []}}, "application/merge-patch+json")
 
     async def _nodes(self, group: str, pods: list[Tree]) -> list[str]:
         """The nodes of the pods once the scheduler has decided; empty if it has placed none."""

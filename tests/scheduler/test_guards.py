@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -72,6 +73,11 @@ def setting(plugin: Any, rows: Rows) -> Ints:
     return np.zeros(plugin.snapshot.select(rows), dtype=np.int64)
 
 
+def longer(plugin: Any, rows: Rows) -> Ints:
+    plugin.snapshot.nodes.append(None)
+    return np.zeros(plugin.snapshot.select(rows), dtype=np.int64)
+
+
 def unlisting(plugin: Any, rows: Rows) -> Ints:
     plugin.snapshot.row_of.clear()
     return np.zeros(plugin.snapshot.select(rows), dtype=np.int64)
@@ -98,6 +104,7 @@ SHAPE = "plugin Odd failed: {} answered {}, not whole numbers for 2 nodes"
         (scoring(writing), "plugin Odd failed: ValueError: assignment destination is read-only"),
         (scoring(removing), "plugins cannot change the snapshot: remove_node"),
         (scoring(setting), "plugins cannot change the snapshot: free"),
+        (scoring(longer), "'_ReadOnlyList' object has no attribute 'append'"),
         (scoring(unlisting), "'mappingproxy' object has no attribute 'clear'"),
     ],
 )
@@ -209,4 +216,6 @@ def test_a_gate_that_fails_is_closed_and_says_why(monkeypatch: pytest.MonkeyPatc
     assert setup.core.queue.sizes()["gated"] == 1
     gate = setup.core.explain(waiting).gate
     assert gate is not None
-    assert gate[1].reasons == ("plugin Odd failed: LookupError: no list of permits",)
+    place = r" \(test_guards\.py:\d+\)"
+    assert [(one.plugin, gate[1].reasons[0] in one.message) for one in setup.core.held_back.take()] == [("Odd", True)]
+    assert re.fullmatch(f"plugin Odd failed: LookupError: no list of permits{place}", gate[1].reasons[0])

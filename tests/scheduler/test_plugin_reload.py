@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +49,17 @@ def text(*nodes: str, body: str = "pass") -> str:
 class Setup:
     """A core with two nodes and a plugin from a file."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, source: str = text("a")) -> None:
         self.path = directory / "keep_off.py"
-        self.path.write_text(text("a"))
+        self.path.write_text(source)
         self.clock = Clock()
         self.reload = PluginReload(PluginFiles([self.path]), None)
         self.core = SchedulerCore(self.reload.settings(), self.clock, random.Random(1))
         for name in ("a", "b"):
             self.core.handle("Node", None, typed("Node", node(name)))
 
-    def add(self, name: str) -> Pod:
-        made: Pod = typed("Pod", pod(name, cpu="100m"))
+    def add(self, name: str, **labels: str) -> Pod:
+        made: Pod = typed("Pod", pod(name, cpu="100m", labels=labels))
         self.core.handle("Pod", None, made)
         return made
 
@@ -71,8 +71,8 @@ class Setup:
             self.reload.decided(self.core, outcome.decision)
         return outcome
 
-    def node_of(self, name: str) -> str | None:
-        self.add(name)
+    def node_of(self, name: str, **labels: str) -> str | None:
+        self.add(name, **labels)
         outcome = self.decide()
         assert outcome is not None
         return outcome.decision.node
@@ -135,6 +135,24 @@ def test_a_plugin_that_fails_in_its_first_decision_is_named_and_the_pod_placed_b
     assert again.decision.node == "b"
 
 
+def test_a_version_that_failed_from_the_beginning_is_nothing_to_go_back_to(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    refuses_one = 'if pod.labels.get("odd"): raise LookupError("odd")'
+    setup = Setup(tmp_path, text("a", body="self.nobody()"))
+    with closing(setup.reload):
+        assert setup.node_of("one") is None
+        assert "plugin KeepOff failed in its first decision: plugin KeepOff failed: AttributeError" in caplog.text
+        setup.path.write_text(text("a", body=refuses_one))
+        assert setup.node_of("two", odd="yes") is None
+        assert setup.node_of("three") == "b"
+        caplog.clear()
+        setup.path.write_text(text("b", body="self.nobody()"))
+        assert setup.node_of("four") is None
+        assert "is as it was before" in caplog.text
+        assert setup.node_of("five") == "b"
+
+
 def test_a_plugin_that_cannot_be_made_stays_as_it_was(setup: Setup, caplog: pytest.LogCaptureFixture) -> None:
     made = "    def __init__(self, args, handle):\n        raise TypeError('no such argument')\n"
     setup.path.write_text(text("b").replace("    def filter_node", f"{made}\n    def filter_node"))
@@ -156,6 +174,9 @@ def test_a_file_that_is_broken_from_the_beginning_is_an_error(tmp_path: Path) ->
         PluginFiles([path])
     path.write_text("1 +")
     with pytest.raises(PluginFileError, match="SyntaxError"):
+        PluginFiles([path])
+    path.write_text(text("a").replace("def filter_node", "def filter_nodes"))
+    with pytest.raises(PluginFileError, match="KeepOff is no plugin yet: it lacks filter_node"):
         PluginFiles([path])
 
 

@@ -42,6 +42,19 @@ def test_a_loop_ends_and_nothing_is_called_until_the_rest_is_over() -> None:
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
+def test_after_one_subject_others_go_on_and_after_two_none() -> None:
+    limit, first, second, third = TimeLimit(0.02, 0.2), object(), object(), object()
+    for subject in (first, second):
+        with pytest.raises(TimeLimitExceeded, match=r"took longer than 0\.02 s$"):
+            limit.run(loop, subject=subject)
+        with pytest.raises(TimeLimitExceeded, match="before, and is not asked"):
+            limit.run(len, "abc", subject=subject)
+        if subject is first:
+            assert limit.run(len, "abc", subject=third) == limit.run(len, "abc") == 3
+    with pytest.raises(TimeLimitExceeded, match="before, and is not asked"):
+        limit.run(len, "abc", subject=third)
+
+
 def test_other_threads_have_no_limit() -> None:
     found: list[int] = []
     thread = threading.Thread(target=lambda: found.append(TimeLimit(0.0001, 1.0).run(sum, range(100))))

@@ -1,4 +1,4 @@
-"""What plugins of other people cannot do to a scheduler: loop without end, answer what is no answer, change the snapshot.
+"""What plugins of other people cannot do to a scheduler: end it, loop without end, answer what is no answer, change the snapshot.
 
 Their methods are wrapped when a profile makes them. What is wrong becomes a PluginError, which names the plugin in the decision about the pod; other pods, and other
 profiles, go on. Bayplan's own plugins are not wrapped.
@@ -6,7 +6,7 @@ profiles, go on. Bayplan's own plugins are not wrapped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from types import MappingProxyType
 from typing import Any, Final, cast
@@ -23,11 +23,12 @@ from bayplan.scheduler.framework.extension_points import (
 )
 from bayplan.scheduler.framework.state import CycleState, PodShape
 from bayplan.scheduler.framework.verdicts import Codes, PluginError, Reject, Status
+from bayplan.scheduler.guarded_calls import called, guard_calls
 from bayplan.scheduler.snapshot.labels import Ints, Rows
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.snapshot import Snapshot
 from bayplan.support.metrics import Counter
-from bayplan.support.time_limit import TimeLimit, TimeLimitExceeded
+from bayplan.support.time_limit import TimeLimit
 
 SECONDS: Final = 10.0
 """For each call of a plugin."""
@@ -35,7 +36,7 @@ REST_SECONDS: Final = 60.0
 """For which a plugin is not asked after it took longer."""
 _TIMED: Final = (
     "pre_filter", "filter", "filter_row", "refresh_filter", "catch_up", "post_filter",
-    "pre_score", "score", "score_row", "normalize", "scale", "rescore", "reserve", "permit",
+    "pre_score", "score", "score_row", "normalize", "scale", "rescore",
 )  # fmt: skip
 """Methods that are asked while pods are decided about."""
 _CHANGING: Final = frozenset(
@@ -47,6 +48,21 @@ _CHANGING: Final = frozenset(
 """Methods of a snapshot that change it."""
 _READ_ONLY: Final = "read-only"
 """In NumPy's words for arrays that cannot be written to."""
+
+
+class _ReadOnlyList(Sequence[Any]):
+    """A list that cannot be changed, seen as it is at the moment."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: list[Any]) -> None:
+        self._items = items
+
+    def __getitem__(self, place: Any) -> Any:
+        return self._items[place]
+
+    def __len__(self) -> int:
+        return len(self._items)
 
 
 class ReadOnlySnapshot:
@@ -64,6 +80,8 @@ class ReadOnlySnapshot:
         if isinstance(value, np.ndarray):
             value = value.view()
             value.flags.writeable = False
+        elif isinstance(value, list):
+            value = _ReadOnlyList(value)
         elif isinstance(value, Mapping) and name != "derived":  # where plugins share what they work out
             value = MappingProxyType(value)
         return value
@@ -90,6 +108,7 @@ class Guards:
             method = getattr(plugin, name, None)
             if method is not None:
                 own[name] = _timed(plugin, limit, method)
+        guard_calls(plugin, limit)
         if isinstance(plugin, FilterPlugin):
             own["filter"] = self._checked_filter(plugin, plugin.filter)
             own["filter_row"] = self._checked_filter_row(plugin, plugin.filter_row)
@@ -195,16 +214,11 @@ def _timed(plugin: Plugin, limit: TimeLimit, method: Callable[..., Any]) -> Call
     @wraps(method)
     def timed(*arguments: Any) -> Any:
         try:
-            return limit.run(method, *arguments)
-        except TimeLimitExceeded as error:
-            raise PluginError(plugin.name, f"plugin {plugin.name} {error}") from error
-        except ValueError as error:
-            if _READ_ONLY not in str(error):
+            return called(plugin, limit, method, *arguments, prefix=f"plugin {plugin.name} ")
+        except PluginError as error:
+            if not isinstance(error.__cause__, ValueError) or _READ_ONLY not in str(error):
                 raise
-            raise PluginError(
-                plugin.name,
-                f"plugin {plugin.name} failed: ValueError: {error}; it is the snapshot's: plugins must not change it",
-            ) from error
+            raise PluginError(plugin.name, f"{error}; it is the snapshot's: plugins must not change it") from error
 
     return timed
 
@@ -217,12 +231,13 @@ def _closed_if_broken(
     @wraps(method)
     def pre_enqueue(pod: PodInfo) -> Reject | None:
         try:
-            return limit.run(method, pod)
-        except TimeLimitExceeded as error:
-            problem = str(error)
-        except Exception as error:
-            problem = f"failed: {type(error).__name__}: {error}"
-        return Reject(Status.UNRESOLVABLE, (f"plugin {plugin.name} {problem}",))
+            answer = called(plugin, limit, method, pod, prefix=f"plugin {plugin.name} ")
+        except PluginError as error:
+            return Reject(Status.ERROR, (str(error),))
+        if answer is None or isinstance(answer, Reject):
+            return answer
+        problem = f"plugin {plugin.name} failed: it answered {answer!r}, neither None nor a Reject"
+        return Reject(Status.ERROR, (problem,))
 
     return pre_enqueue
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from bayplan.scheduler.framework.extension_points import PreEnqueuePlugin
-from bayplan.scheduler.framework.verdicts import Reject
+from bayplan.scheduler.framework.verdicts import Reject, Status
 from bayplan.scheduler.profile import Profile
 from bayplan.scheduler.queued_pod import Clock
 from bayplan.scheduler.snapshot.pods import PodInfo
@@ -37,9 +37,10 @@ class HeldBack:
         self._waiting: list[HeldPod] = []
 
     def note(self, profile: Profile, pod: PodInfo, plugin: str, rejection: Reject) -> None:
-        """A plugin keeps a pod out; nothing is told of plugins that do not want it."""
+        """A plugin keeps a pod out; nothing is told of plugins that do not want it, unless they have failed."""
         gate = profile.plugins[plugin]
-        if not isinstance(gate, PreEnqueuePlugin) or not gate.tells or self._told.get(pod.uid) == plugin:
+        tells = isinstance(gate, PreEnqueuePlugin) and (gate.tells or rejection.status is Status.ERROR)
+        if not isinstance(gate, PreEnqueuePlugin) or not tells or self._told.get(pod.uid) == plugin:
             return
         if self.tells_in(pod, gate):
             return

@@ -34,6 +34,9 @@ def load_plugins(path: str | Path) -> tuple[type[Plugin], ...]:
 def plugins_of(source: bytes, path: str) -> tuple[type[Plugin], ...]:
     """The plugin classes of the text of a file. Raises PluginFileError."""
     module = _module(source, path)
+    for one in vars(module).values():
+        if missing := _lacks(one, module):
+            raise PluginFileError(f"{path}: {one.__name__} is no plugin yet: it lacks {', '.join(missing)}")
     found = [one for one in vars(module).values() if _is_plugin_of(one, module)]
     if not found:
         raise PluginFileError(f"{path}: there is no plugin: a class with a name that derives from an extension point")
@@ -115,6 +118,14 @@ def _line(error: BaseException, path: str) -> str:
             lines.append(trace.tb_lineno)
         trace = trace.tb_next
     return f":{lines[-1]}" if lines else ""
+
+
+def _lacks(thing: Any, module: ModuleType) -> list[str]:
+    """What a class with a name of its own, which no other plugin is made from, would have to have to be a plugin."""
+    if not inspect.isabstract(thing) or not issubclass(thing, Plugin) or thing.__module__ != module.__name__:
+        return []
+    is_base = any(inspect.isclass(one) and one is not thing and issubclass(one, thing) for one in vars(module).values())
+    return sorted(thing.__abstractmethods__) if vars(thing).get("name") and not is_base else []
 
 
 def _is_plugin_of(thing: Any, module: ModuleType) -> bool:

@@ -1,7 +1,8 @@
 """Plugins that are developed while the scheduler runs: a changed file counts from the next decision on.
 
-A file that cannot be loaded, a plugin that cannot be made, and one that fails in its first decisions are named in the log; the last good
-plugins go on. Pods that wait are tried again with new plugins. The order of the queue stays that of the start.
+A file that cannot be loaded, a plugin that cannot be made, and one that fails in its first decision are named in the log; the last good
+plugins go on, unless those have failed from their first decision on as well. Pods that wait are tried again with new plugins. The order of
+the queue stays that of the start.
 """
 
 from __future__ import annotations
@@ -51,8 +52,12 @@ class PluginReload:
         self._gates = gates
         self._known = ExitStack()
         self._last_good: Classes = ()
-        """Those before the latest change, until a decision has gone well with it."""
+        """Those before the latest change, until a decision has been made with it; none if they never were good."""
+        self._has_failed_at_once = False
+        """Whether the plugins in force failed in their first decision, and no decision has gone well since."""
         self._in_force: Classes = files.classes
+        self._is_tried = False
+        """Whether a decision has been made with the plugins in force."""
 
     def settings(self) -> SchedulerSettings:
         """The configuration with the plugins of the files, which profiles may name from now on. Raises SettingsError."""
@@ -73,19 +78,27 @@ class PluginReload:
         before, names = self._in_force, ", ".join(map(str, changed))
         if not self._put_in_force(core, self._files.classes, names):
             return False
-        self._last_good = before
+        self._last_good = () if self._has_failed_at_once else before
+        self._has_failed_at_once, self._is_tried = False, False
         logger.info("plugins taken from %s", names)
         return True
 
     def decided(self, core: SchedulerCore, decision: Decision) -> bool:
         """A decision was made: if a new plugin failed in it, go back to the last good ones. Returns whether that was so."""
-        if not self._last_good or decision.gate is not None:
+        if decision.gate is not None:
             return False
         before, self._last_good = self._last_good, ()
+        is_first, self._is_tried = not self._is_tried, True
         if not decision.error or decision.error_plugin not in {plugin.name for plugin in self._in_force}:
+            self._has_failed_at_once = False
             return False
-        logger.error("plugin %s failed, and is as it was before: %s", decision.error_plugin, decision.error)
-        return self._put_in_force(core, before, "the last good version")
+        if before:
+            logger.error("plugin %s failed, and is as it was before: %s", decision.error_plugin, decision.error)
+            return self._put_in_force(core, before, "the last good version")
+        if is_first:
+            self._has_failed_at_once = True
+            logger.error("plugin %s failed in its first decision: %s", decision.error_plugin, decision.error)
+        return False
 
     def _put_in_force(self, core: SchedulerCore, classes: Classes, source: str) -> bool:
         before = self._in_force

@@ -66,18 +66,27 @@ def new(name: str, directory: Path | None) -> None:
     type=FILE,
     help="KubeSchedulerConfiguration that enables it.  [default: at all of its extension points]",
 )
+@click.option("--plugin", "file", type=FILE, help="A file of Python with the plugin, which then need not be installed.")
 @click.option("--runs", type=click.IntRange(1), default=20, show_default=True, help="Random clusters.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Equal seeds make equal clusters.")
-def check(name: str, scheduler_config: Path | None, runs: int, seed: int) -> None:
+def check(name: str, scheduler_config: Path | None, file: Path | None, runs: int, seed: int) -> None:
     """Check on random clusters that a plugin keeps its scope: that what is kept between decisions is what a fresh scheduler works out.
 
-    Also that it decides twice the same, stays within bounds and changes nothing. NAME is that of an installed plugin. Exit code 1 if something is wrong.
+    Also that it decides twice the same, stays within bounds and changes nothing. NAME is that of an installed plugin, or of one in a file. Exit code 1 if something
+    is wrong.
     """
+    from bayplan.scheduler.plugin_files import load_plugins
     from bayplan.testing.plugins import check_plugin
 
+    found = {one.name: one for one in load_plugins(file)} if file is not None else {}
+    if file is not None and name not in found:
+        raise Unanswerable(f"{file} has no plugin {name!r}; it has {', '.join(found)}")
     try:
         problems = check_plugin(
-            name, config=str(scheduler_config) if scheduler_config is not None else None, runs=runs, seed=seed
+            found.get(name, name),
+            config=str(scheduler_config) if scheduler_config is not None else None,
+            runs=runs,
+            seed=seed,
         )
     except KeyError as error:
         raise Unanswerable(str(error.args[0])) from error
