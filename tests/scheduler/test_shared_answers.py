@@ -80,6 +80,29 @@ def test_a_shape_that_reads_as_another_did_gets_what_it_would_get_alone(seed: in
     assert shared > 10
 
 
+def test_plugins_after_one_that_rejects_a_pod_have_not_been_asked() -> None:
+    """Of pods with volumes all but those for volumes read the same: what these say of one with a claim that is bound is no answer about one that is refused."""
+
+    def asked(planner: Planner, claim: str) -> str:
+        one = pod(claim, cpu="100m")
+        one["spec"]["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]
+        return planner.decide(one).message
+
+    planner, fresh = Planner(), Planner()
+    for each in (planner, fresh):
+        each.add("Node", node("a"))
+        each.add(
+            "StorageClass",
+            {"metadata": {"name": "late"}, "provisioner": "p", "volumeBindingMode": "WaitForFirstConsumer"},
+        )
+        for name, kind in (("good", "late"), ("bad", "other")):
+            metadata = {"name": name, "namespace": "default"}
+            each.add("PersistentVolumeClaim", {"metadata": metadata, "spec": {"storageClassName": kind}})
+    assert not asked(planner, "good")
+    assert asked(planner, "bad") == asked(fresh, "bad")
+    assert "pod has unbound immediate PersistentVolumeClaims. not found" in asked(planner, "bad")
+
+
 def test_other_nodes_void_what_was_shared() -> None:
     planner = Planner([node("a", labels={"zone": "z1"})])
     assert planner.decide(pod("one", cpu="1", nodeSelector={"zone": "z2"})).row < 0

@@ -256,6 +256,8 @@ class Evaluation:
             if self.rejection is not None:
                 timing.status = self.rejection[1].status.value
         if self.rejection is not None:
+            if known is not None and prepared.ended_by:
+                self._forget_those_after(prepared.ended_by)
             self.codes = np.zeros(snapshot.size, dtype=np.int32)
             return
         self._narrowing = self._outside(self.narrowed) if self.narrowed is not None else None
@@ -280,6 +282,12 @@ class Evaluation:
                     item.codes = _NOT_YET
         self._judge_reserved()
         self.feasible_count = self._count_feasible()
+
+    def _forget_those_after(self, name: str) -> None:
+        """What plugins say that are not asked any more after one has rejected the pod."""
+        names = [plugin.name for plugin in self.profile.pre_filter]
+        for other in names[names.index(name) + 1 :]:
+            self.state.data.pop(other, None)
 
     def _count_feasible(self) -> int:
         if self.codes is self.profile.shared_answers.nodes():

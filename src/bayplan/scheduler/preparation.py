@@ -21,13 +21,15 @@ class Prepared:
     narrowed: frozenset[str] | None = None
     """The nodes that come into question; None if all do."""
     narrowed_by: tuple[str, ...] = ()
+    ended_by: str = ""
+    """The plugin after which none is asked any more; empty if all are."""
 
 
 def prepare(profile: Profile, state: CycleState, shape: PodShape, plugins: Iterable[PreFilterPlugin]) -> Prepared:
     """Ask PreFilter plugins in order, until one rejects the pod for good. Raises PluginError."""
     rejection: tuple[str, Reject] | None = None
     narrowed: frozenset[str] | None = None
-    by: list[str] = []
+    ended_by, by = "", list[str]()
     for plugin in plugins:
         answer = plugin.pre_filter(state, shape) if profile.meter is None else _timed(profile, plugin, state, shape)
         if isinstance(answer, Skip):
@@ -37,6 +39,7 @@ def prepare(profile: Profile, state: CycleState, shape: PodShape, plugins: Itera
         if isinstance(answer, Reject):
             rejection = (plugin.name, answer)
             if answer.status is not Status.UNSCHEDULABLE:
+                ended_by = plugin.name
                 break
         elif isinstance(answer, Narrow):
             by.append(plugin.name)
@@ -44,8 +47,9 @@ def prepare(profile: Profile, state: CycleState, shape: PodShape, plugins: Itera
             if not narrowed:
                 which = f"plugin(s) [{' '.join(by)}] simultaneously" if len(by) > 1 else f"plugin {by[0]}"
                 rejection = ("", Reject(Status.UNRESOLVABLE, (f"node(s) didn't satisfy {which}",)))
+                ended_by = plugin.name
                 break
-    return Prepared(rejection, narrowed, tuple(by))
+    return Prepared(rejection, narrowed, tuple(by), ended_by)
 
 
 def _timed(
