@@ -163,6 +163,11 @@ def test_a_pod_goes_only_if_another_node_is_not_worse(
     assert refused(better(), cluster, pods) == ({} if goes else {"p": NOWHERE})
 
 
+def test_pods_without_requests_go_where_no_more_pods_are() -> None:
+    pods = [pod(f"p{number}", "a", age=100 - number) for number in range(3)]
+    assert evicted(better(), nodes("a", "b"), pods) == ["p0", "p1"]
+
+
 def test_any_node_that_fits_is_better_than_one_that_does_not_take_the_pod_any_more() -> None:
     cluster = [node("a", taints=[taint("x", "NoSchedule")]), node("b")]
     pods = [pod("p", "a", cpu="1"), pod("q", "b", cpu="2")]
@@ -269,4 +274,5 @@ def test_nodes_without_the_label_of_a_term_are_in_no_domain() -> None:
     cluster = [node("a"), node("b")]
     one = pod("p", "a", meta={"labels": {"app": "p"}})
     other = pod("x", "b", age=0, meta={"labels": {"app": "x"}}, affinity=apart("p"))
-    assert evicted(better(), cluster, [one, other]) == ["p"]
+    beside = pod("q", "a", age=0)
+    assert evicted(better(), cluster, [one, beside, other]) == ["p"]

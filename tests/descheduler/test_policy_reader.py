@@ -74,6 +74,17 @@ def test_extension_points_have_two_spellings() -> None:
         assert parse_policy(tree(points={name: {"enabled": ["DefaultEvictor"]}})) == parse_policy(tree())
 
 
+def test_all_errors_come_at_once() -> None:
+    found = problems(
+        {"name": "PodLifeTime", "args": {"old": 1}}, points={"balance": {"enabled": ["PodLifTime"]}}, maxNoOfPods=1
+    )
+    assert [one.partition(";")[0] for one in found] == [
+        'unknown field "maxNoOfPods"',
+        'unknown field "profiles[0].pluginConfig[0].args.old"',
+        "profiles[0].plugins.balance.enabled: there is no plugin PodLifTime",
+    ]
+
+
 LIFE = {"name": "PodLifeTime", "args": {"maxPodLifeTimeSeconds": 1}}
 
 

@@ -29,7 +29,7 @@ class Standing(NamedTuple):
     taints: int
     """Minus one if the node would rather not have the pod."""
     share: float
-    """Minus the larger share of cpu and memory that is requested with the pod there."""
+    """Minus the largest share of cpu, memory and number of pods that is taken with the pod there."""
 
 
 def better_node(
@@ -66,7 +66,7 @@ def _standing(pod: core_v1.Pod, node: core_v1.Node, snapshot: SnapshotIndex) -> 
 
 
 def _share(pod: core_v1.Pod, node: core_v1.Node, snapshot: SnapshotIndex) -> float:
-    """The larger share of cpu and memory that is requested on a node with a pod there."""
+    """The largest share of cpu, memory and number of pods that is taken on a node with a pod there."""
     offered, used = snapshot.capacity_of(node), snapshot.requested_on(node.metadata.name)
     own = {} if pod.spec.node_name == node.metadata.name else snapshot.requests(pod)
     shares = [0.0]
@@ -75,4 +75,7 @@ def _share(pod: core_v1.Pod, node: core_v1.Node, snapshot: SnapshotIndex) -> flo
         offer = offered[name].milli_value() if name in offered else 0
         if amounts and offer > 0:
             shares.append(sum(amounts) / offer)
+    if "pods" in offered and (most := offered["pods"].milli_value()) > 0:
+        count = snapshot.count_on(node.metadata.name) + int(pod.spec.node_name != node.metadata.name)
+        shares.append(count * 1000 / most)
     return max(shares)

@@ -119,8 +119,9 @@ def parse_policy(tree: Any) -> DeschedulerPolicy:
         raise PolicyError([f"apiVersion: {version!r} is not supported, use {API_VERSION!r}"])
     if kind != KIND:
         raise PolicyError([f"kind: {kind!r} is not {KIND!r}"])
-    policy: _Policy = _converted(_Policy, _with_field_names(tree), "")
-    errors: list[str] = []
+    named = _with_field_names(tree)
+    errors = list(_unknown_fields(_Policy, named, ""))
+    policy: _Policy = _converted(_Policy, _without_unknown(_Policy, named), "")
     profiles = tuple(_profile(one, f"profiles[{index}]", errors) for index, one in enumerate(policy.profiles))
     errors += _metrics_errors(policy)
     try:
@@ -299,6 +300,21 @@ def _unknown_fields(kind: type[Any], tree: Any, path: str) -> Iterator[str]:
         for index, item in items:
             yield from _unknown_fields(inner, item, f"{where}[{index}]")
         yield from _unknown_fields(inner, value, where)
+
+
+def _without_unknown(kind: type[Any], tree: Any) -> Any:
+    """A tree without the fields that its struct does not have, so that what else is wrong is found as well."""
+    if not isinstance(tree, Mapping):
+        return tree
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+    found = {}
+    for name in tree.keys() & fields.keys():
+        value, inner = tree[name], _struct_in(fields[name])
+        if inner is not None:
+            many = isinstance(value, list)
+            value = [_without_unknown(inner, one) for one in value] if many else _without_unknown(inner, value)
+        found[name] = value
+    return found
 
 
 def _struct_in(annotation: Any) -> type[Any] | None:
