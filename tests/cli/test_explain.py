@@ -11,7 +11,14 @@ import yaml
 from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
-from bayplan.api.types import core_v1
+from bayplan.api.types import core_v1, meta_v1
+from bayplan.api.types.scheduling_v1alpha2 import (
+    GangSchedulingPolicy,
+    PodGroup,
+    PodGroupSchedulingPolicy,
+    PodGroupSpec,
+    PodGroupStatus,
+)
 from bayplan.cli.main import main
 from bayplan.cli.questions.explain import Target, target_of
 from bayplan.simulation.snapshots.snapshot import to_bytes
@@ -138,3 +145,36 @@ def test_rights_in_one_namespace_are_enough(bayplan_cluster: ClusterHandle, tmp_
         refused = run(*arguments, "--kubeconfig", config)
         assert refused.exit_code == 2
         assert 'nodes is forbidden: User "reader" cannot list resource' in refused.output
+
+
+@pytest.mark.parametrize("is_gang", [True, False])
+def test_a_pod_that_would_be_placed_by_itself_is_told_what_its_scheduler_said(is_gang: bool, tmp_path: Path) -> None:
+    metadata = meta_v1.ObjectMeta(name="train", namespace="default")
+    refused = meta_v1.Condition(type="PodGroupScheduled", status="False", reason="Unschedulable", message="2 of 3 fit")
+    gang = GangSchedulingPolicy(min_count=3)
+    group = PodGroup(
+        metadata=metadata,
+        spec=PodGroupSpec(scheduling_policy=PodGroupSchedulingPolicy(gang=gang)),
+        status=PodGroupStatus(conditions=(refused,)),
+    )
+    member = core_v1.PodSchedulingGroup(pod_group_name="train") if is_gang else None
+    pods = [pod(f"p{number}", scheduling_group=member) for number in range(3)]
+    about = core_v1.ObjectReference(kind="Pod", namespace="default", name="p0", uid=pods[0].metadata.uid)
+    event = core_v1.Event(
+        metadata=meta_v1.ObjectMeta(name="e", namespace="default"),
+        involved_object=about,
+        reason="FailedScheduling",
+        message="kept out of the queue by EarliestDeadline: too late",
+    )
+    file = tmp_path / "cluster.bayplan"
+    file.write_bytes(to_bytes(copy_of(node("a"), group, *pods, event)))
+    result = run("default/p0", "--cluster", str(file))
+    assert result.exit_code == 1, result.output
+    first, because, alone, decision, *_ = result.output.splitlines()
+    assert first == "pod default/p0 is pending"
+    said = "its group train is not placed: Unschedulable: 2 of 3 fit"
+    assert (
+        said in because if is_gang else "its scheduler said last: kept out of the queue by EarliestDeadline" in because
+    )
+    assert alone == "If it were decided about by itself and now:"
+    assert decision.startswith("default/p0: placed on a")

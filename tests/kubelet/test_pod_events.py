@@ -107,5 +107,8 @@ def test_annotations_that_can_be_read_are_not_told() -> None:
         "cpu-usage": "wave(50m,400m,1h)",
         "cpu-usage.main": "50%",
         "memory-usage": "50Mi@0s 600Mi@10m",
+        "deadline-after": "read by the scheduler",
+        "affinity-during-execution": "read by scheduler and controllers",
+        "vertical-min.main": "read by a controller",
     }
     assert story(bound(**good), 0, 0, choice=WARNINGS)[1] == []

@@ -128,7 +128,7 @@ def _explain_object(copy: ClusterSnapshot, target: Target, config: Path | None, 
 def _explain_pod(copy: ClusterSnapshot, target: Target, config: Path | None, show_all: bool, output: str) -> None:
     """Say why a pod is where it is, why it does not run there, or why it is pending. Raises QuestionError."""
     from bayplan.scheduler.errors import SchedulerError, SettingsError
-    from bayplan.simulation.explanations.pods import told_by_scheduler
+    from bayplan.simulation.explanations.pods import told_by_scheduler, told_of_waiting
     from bayplan.simulation.explanations.question import explain
     from bayplan.simulation.snapshots.planner import pod_named
 
@@ -152,6 +152,8 @@ def _explain_pod(copy: ClusterSnapshot, target: Target, config: Path | None, sho
         _give_undecided(copy, about, output)
         raise SystemExit(1) from error
     node = pod.spec.node_name
+    waits_for_more = told_of_waiting(copy, pod) if not node and decision.scheduled else []
+    about.because += waits_for_more
     if output:
         data = {"pod": key, "node": node, **decision.to_dict(), "explanation": about.to_dict()}
         if show_all:
@@ -162,7 +164,7 @@ def _explain_pod(copy: ClusterSnapshot, target: Target, config: Path | None, sho
         print_data({**data, "unserved": copy.unserved.to_list()}, output)
     else:
         _print_pod(about, decision, node, refusals, show_all)
-    if decision.gate is not None or not (about.good if node else decision.scheduled):
+    if decision.gate is not None or waits_for_more or not (about.good if node else decision.scheduled):
         raise SystemExit(1)
 
 
@@ -185,10 +187,15 @@ def judge(
     from bayplan.scheduler import Planner
     from bayplan.scheduler.library import over_http
     from bayplan.scheduler.planning.reasons import every_refusal
+    from bayplan.scheduler.snapshot.gangs import group_key
 
     pending = clone(pod)
     pending.spec.node_name = ""
     planner = Planner([one for one in copy.flat() if one is not pod], str(config) if config else None, ask=over_http)
+    if group := group_key(pod):
+        for one in copy.of("Pod"):  # the planner does not know those that wait, but the group has them
+            if group_key(one) == group:
+                planner.snapshot.gangs.add(group, f"{one.metadata.namespace}/{one.metadata.name}")
     return planner.decide(pending, explain=True), every_refusal(planner, pending) if every_reason else {}
 
 
@@ -246,8 +253,12 @@ def _print_pod(about: Explanation, decision: Decision, node: str, refusals: Refu
             out.print(line, markup=False)
         if about.because:
             out.print("If it were to be placed now:")
+    waits_for_more = not node and decision.scheduled and bool(about.because)
+    if waits_for_more:
+        _print_explanation(about)
+        out.print("If it were decided about by itself and now:")
     out.print(decision.summary(), markup=False)
-    if not node:
+    if not node and not waits_for_more:
         for line in about.text().splitlines()[1:]:
             out.print(line, markup=False)
     table = _table(decision, refusals, show_all)

@@ -9,6 +9,7 @@ import difflib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
+from bayplan.api.pod_annotations import is_read_elsewhere
 from bayplan.api.simulated_usage import ANNOTATIONS, readable
 from bayplan.kubelet.simulator.containers import (
     EXIT_CODE,
@@ -78,7 +79,7 @@ _CHECKS: Final[Mapping[str, Callable[[str], None]]] = {
 def mistakes(annotations: Mapping[str, str]) -> Iterator[str]:
     """One sentence for each annotation of a pod that cannot be understood."""
     for annotation, text in annotations.items():
-        if not annotation.startswith(PREFIX):
+        if not annotation.startswith(PREFIX) or is_read_elsewhere(annotation):
             continue
         check = _CHECKS.get(PREFIX + annotation.removeprefix(PREFIX).partition(".")[0])
         if check is None:

@@ -12,6 +12,7 @@ from bayplan.controllers.base import controller_of
 from bayplan.simulation.explanations.base import Explanation, Facts, condition, key_of, said
 from bayplan.simulation.explanations.claims import claims_of, explain_claim
 from bayplan.simulation.explanations.nodes import is_ready, why_not_ready
+from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 
 _IMAGE: Final = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError"}
@@ -41,6 +42,21 @@ def told_by_scheduler(pod: core_v1.Pod) -> str:
     """What the condition of a pod without a node says of it."""
     found = condition(pod, "PodScheduled")
     return found.message or found.reason if found is not None else "no scheduler has looked at it yet"
+
+
+def told_of_waiting(copy: ClusterSnapshot, pod: core_v1.Pod) -> list[str]:
+    """What the cluster's scheduler said last of a pod that would be placed if it were alone and now: of its group, or of a gate that looks at a clock or a queue."""
+    group, found = pod.spec.scheduling_group, []
+    if group is not None:
+        for one in copy.of("PodGroup"):
+            state = condition(one, "PodGroupScheduled")
+            same = (one.metadata.namespace, one.metadata.name) == (pod.metadata.namespace, group.pod_group_name)
+            if same and state is not None and state.status != "True":
+                found.append(f"its group {one.metadata.name} is not placed: {said(state.reason, state.message)}")
+    message = Facts(copy).last_message("Pod", pod, ("FailedScheduling",))
+    if message and not found:
+        found.append(f"its scheduler said last: {message}")
+    return found
 
 
 def _explain_deletion(facts: Facts, pod: core_v1.Pod, found: Explanation) -> None:

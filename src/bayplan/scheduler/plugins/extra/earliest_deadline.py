@@ -14,17 +14,15 @@ from __future__ import annotations
 
 import math
 
+from bayplan.api.pod_annotations import DEADLINE, DEADLINE_AFTER, EXPECTED_RUN_TIME
 from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import PreEnqueuePlugin, QueueSortPlugin
 from bayplan.scheduler.framework.extra_arguments import EarliestDeadlineArgs
 from bayplan.scheduler.framework.state import Handle, PodInfo
 from bayplan.scheduler.framework.verdicts import Reject, Status
+from bayplan.scheduler.framework.waiting import go_duration
 from bayplan.support.durations import go_seconds
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
-
-DEADLINE = "bayplan.dev/deadline"
-DEADLINE_AFTER = "bayplan.dev/deadline-after"
-RUN_TIME = "bayplan.dev/expected-run-time"
 
 
 class EarliestDeadline(QueueSortPlugin, PreEnqueuePlugin):
@@ -53,7 +51,7 @@ class EarliestDeadline(QueueSortPlugin, PreEnqueuePlugin):
             return Reject(Status.UNRESOLVABLE, (str(error),))
         if late <= 0 or deadline is None or self.args.hopeless == "Last":
             return None
-        text = f"the deadline {rfc3339(deadline)} can no longer be met: {late:g} s are missing"
+        text = f"the deadline {rfc3339(deadline)} can no longer be met: {go_duration(math.ceil(late))} are missing"
         return Reject(Status.UNRESOLVABLE, (text,))
 
     def events(self) -> tuple[EventHint, ...]:
@@ -61,7 +59,7 @@ class EarliestDeadline(QueueSortPlugin, PreEnqueuePlugin):
 
     def _seconds_late(self, pod: PodInfo, deadline: float | None) -> float:
         """By how much the pod would be done after its deadline if it started now. Raises ValueError."""
-        run_time = _duration(pod, RUN_TIME)
+        run_time = _duration(pod, EXPECTED_RUN_TIME)
         meter = self.handle.meter
         if deadline is None or meter is None:
             return 0.0

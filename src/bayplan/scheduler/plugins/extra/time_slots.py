@@ -8,6 +8,7 @@ A pod outside its slot does not enter the queue; it is looked at again when the 
 
 from __future__ import annotations
 
+from bayplan.api.pod_annotations import EXPECTED_RUN_TIME
 from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import PreEnqueuePlugin
 from bayplan.scheduler.framework.extra_arguments import TimeSlot, TimeSlotsArgs
@@ -17,7 +18,6 @@ from bayplan.support.durations import go_seconds
 from bayplan.support.timestamps import rfc3339
 
 SLOT = "bayplan.dev/time-slot"
-RUN_TIME = "bayplan.dev/expected-run-time"
 _DAY, _WEEK = 86400, 7 * 86400
 _MONDAY = 4 * _DAY
 """Unix time of the first Monday, 00:00 UTC."""
@@ -82,8 +82,8 @@ class TimeSlots(PreEnqueuePlugin):
 
 def _run_time(pod: PodInfo) -> float:
     """Seconds that a pod says that it runs; 0 if it does not. Raises ValueError."""
-    text = pod.pod.metadata.annotations.get(RUN_TIME)
+    text = pod.pod.metadata.annotations.get(EXPECTED_RUN_TIME)
     try:
         return go_seconds(text) if text is not None else 0.0
     except ValueError:
-        raise ValueError(f"annotation {RUN_TIME}: {text!r} is no duration such as 1h30m") from None
+        raise ValueError(f"annotation {EXPECTED_RUN_TIME}: {text!r} is no duration such as 1h30m") from None
