@@ -367,3 +367,109 @@ def test_nodes_that_would_rather_not_have_a_controllers_pods(asked: Tree, score:
     planner.decide(owned("before", "ReplicaSet", "u2"))
     assert scored(planner, asked, "NodePreferAvoidPodsPriority") == {"a": score, "b": 100, "c": 100}
     assert made().weights["NodePreferAvoidPodsPriority"] == 10_000
+
+
+def with_images(name: str, **images: int) -> Tree:
+    """A node that has images of so many MiB."""
+    tree = node(name, cpu="4", memory="8Gi")
+    tree["status"]["images"] = [{"names": [f"{image}:1"], "sizeBytes": size << 20} for image, size in images.items()]
+    return tree
+
+
+def using(*images: str, init: tuple[str, ...] = ()) -> Tree:
+    tree = pod("p")
+    tree["spec"]["containers"] = [{"name": f"c{at}", "image": f"{one}:1"} for at, one in enumerate(images)]
+    tree["spec"]["initContainers"] = [{"name": f"i{at}", "image": f"{one}:1"} for at, one in enumerate(init)]
+    return tree
+
+
+LABELLED = [labelled("a", l0=""), labelled("b", l1=""), labelled("c", l0="", l1="")]
+SHAPE = [{"utilization": 0, "score": 0}, {"utilization": 50, "score": 10}, {"utilization": 100, "score": 4}]
+RATIO = {"argument": {"requestedToCapacityRatioArguments": {"shape": SHAPE}}}
+UNEVEN = [
+    node("a", cpu="3", memory="7Gi"),
+    node("b", cpu="8", memory="4Gi"),
+    pod("there", on="b", cpu="2", memory="1Gi"),
+]
+IMAGES = [with_images("a", app=511, base=300), with_images("b", other=900)]
+TAINTED = [
+    node("a", taints=(taint("x", "PreferNoSchedule"), taint("y", "PreferNoSchedule"))),
+    node("b", taints=(taint("x", "PreferNoSchedule"),)),
+]
+
+
+def preferring(*weights: int) -> Tree:
+    """Prefers nodes by the labels l0, l1, ..., with weights."""
+    terms = [
+        {"weight": weight, "preference": {"matchExpressions": [{"key": f"l{at}", "operator": "Exists"}]}}
+        for at, weight in enumerate(weights)
+    ]
+    rules = {"preferredDuringSchedulingIgnoredDuringExecution": terms}
+    return pod("p", affinity={"nodeAffinity": rules})
+
+
+def beside(weight: int, kind: str = "podAffinity") -> Tree:
+    term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "zone"}
+    rules = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": weight, "podAffinityTerm": term}]}
+    return pod("p", affinity={kind: rules})
+
+
+ZONES = [
+    *(labelled(name, zone=name) for name in "abc"),
+    *(pod(f"a{at}", on="a", labels={"app": "web"}) for at in range(3)),
+    pod("b0", on="b", labels={"app": "web"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("priority", "cluster", "asked", "expected"),
+    [
+        # a: 1000 of 3000 millicores and 1 of 7 GiB would be used, b: 3000 of 8000 and 2 of 4.
+        # 66 and 85 are free of a, 62 and 50 of b; the mean is rounded down.
+        ({"name": "LeastRequestedPriority"}, UNEVEN, pod("p", cpu="1", memory="1Gi"), {"a": 75, "b": 56}),
+        # 33 and 14 are used of a, 37 and 50 of b.
+        ({"name": "MostRequestedPriority"}, UNEVEN, pod("p", cpu="1", memory="1Gi"), {"a": 23, "b": 43}),
+        # The shape gives 66 and 28 for a, 74 and 100 for b.
+        ({"name": "Own", **RATIO}, UNEVEN, pod("p", cpu="1", memory="1Gi"), {"a": 47, "b": 87}),
+        # |1/3 - 1/7| and |3/8 - 1/2|.
+        ({"name": "BalancedResourceAllocation"}, UNEVEN, pod("p", cpu="1", memory="1Gi"), {"a": 80, "b": 87}),
+        # Of 511 MiB that one of two nodes has 255.5 count, less 23, of 1000 less 23.
+        ({"name": "ImageLocalityPriority"}, IMAGES, using("app"), {"a": 23, "b": 0}),
+        # 405.5 and 450 MiB, less 23, of 3000 less 23 for three containers.
+        ({"name": "ImageLocalityPriority"}, IMAGES, using("app", "base", "other"), {"a": 12, "b": 14}),
+        # Init containers do not count.
+        ({"name": "ImageLocalityPriority"}, IMAGES, using("app", init=("other",)), {"a": 23, "b": 0}),
+        # One taint of at most two.
+        ({"name": "TaintTolerationPriority"}, TAINTED, pod("p"), {"a": 0, "b": 50}),
+        # 3 and 7 of at most 10.
+        ({"name": "NodeAffinityPriority"}, LABELLED, preferring(3, 7), {"a": 30, "b": 70, "c": 100}),
+        # 15, 5 and 0; with the other sign 0, 10 and 15 above the least.
+        ({"name": "InterPodAffinityPriority"}, ZONES, beside(5), {"a": 100, "b": 33, "c": 0}),
+        ({"name": "InterPodAffinityPriority"}, ZONES, beside(5, "podAntiAffinity"), {"a": 0, "b": 66, "c": 100}),
+        ({"name": "EqualPriority"}, UNEVEN, pod("p"), {"a": 1, "b": 1}),
+    ],
+)  # fmt: skip
+def test_priorities_score_by_the_formulas_of_their_time(
+    priority: Tree, cluster: list[Tree], asked: Tree, expected: dict[str, int]
+) -> None:
+    """Figures by hand."""
+    planner = Planner(cluster, policy(predicates=[], priorities=[{**priority, "weight": 2}]))
+    plugin = "LeastRequestedPriority" if "argument" in priority else priority["name"]
+    assert scored(planner, asked, plugin) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong", "meant"),
+    [
+        ({"prioritys": []}, "prioritys", "priorities"),
+        ({"predicates": [{"name": "HostName", "arguments": {}}]}, "predicates[0].arguments", "argument"),
+        ({"priorities": [{"name": "EqualPriority", "weight": 1, "wieght": 2}]}, "priorities[0].wieght", "weight"),
+        ({"extenders": [{"urlPrefix": "http://x", "httpTimeot": 1}]}, "extenders[0].httpTimeot", "httpTimeout"),
+    ],
+)
+def test_fields_that_a_policy_does_not_have_are_named(fields: Tree, wrong: str, meant: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(policy(**fields))
+    assert wrong in str(caught.value)
+    assert f"no such field; did you mean {meant}?" in str(caught.value)
+    assert load(policy(alwaysCheckAllPredicates=True)).profiles

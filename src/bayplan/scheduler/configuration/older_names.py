@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bayplan.scheduler.framework.arguments import (
+    ImageLocalityArgs,
     NodeConditionArgs,
     NodeResourcesFitArgs,
 )
@@ -92,7 +93,7 @@ PRIORITIES: Final[dict[str, OlderName]] = {
     "NodePreferAvoidPodsPriority": OlderName("NodePreferAvoidPods", SCORE),
     "NodeAffinityPriority": OlderName("NodeAffinity", SCORE),
     "TaintTolerationPriority": OlderName("TaintToleration", SCORE),
-    "ImageLocalityPriority": OlderName("ImageLocality", SCORE),
+    "ImageLocalityPriority": OlderName("ImageLocality", SCORE, ImageLocalityArgs()),
     "EqualPriority": OlderName("EqualPriority", SCORE),
     "ResourceLimitsPriority": OlderName("ResourceLimitsPriority", SCORE),
 }

@@ -44,6 +44,15 @@ _DEFAULT_SHAPE: Final = [{"utilization": 0, "score": 10}, {"utilization": 100, "
 RATIO_ARGUMENTS: Final = "requestedToCapacityRatioArguments"
 ARGUMENTS: Final = {"labelPreference": "NodeLabel", "serviceAntiAffinity": "ServiceAffinity"}
 """Arguments of priorities with names of their own -> the plugin that does all of them together, with the sum of their weights."""
+_FIELDS: Final = (
+    "kind", "apiVersion", "predicates", "priorities", "extenders", "hardPodAffinitySymmetricWeight", "alwaysCheckAllPredicates",
+)  # fmt: skip
+_OF_PREDICATES: Final = ("name", "argument")
+_OF_PRIORITIES: Final = ("name", "weight", "argument")
+_OF_EXTENDERS: Final = (
+    "apiVersion", "urlPrefix", "filterVerb", "preemptVerb", "prioritizeVerb", "weight", "bindVerb", "enableHttps", "enableHTTPS", "tlsConfig", "httpTimeout",
+    "nodeCacheCapable", "managedResources", "ignorable",
+)  # fmt: skip
 WITH_ARGUMENT: Final = {"NodeLabel": frozenset(("score",)), "ServiceAffinity": SCORE}
 """Where these plugins act as priorities."""
 
@@ -54,6 +63,10 @@ def parse(tree: Tree) -> SchedulerSettings:
     if version not in ("v1", "kubescheduler.config.k8s.io/v1"):
         raise SettingsError("apiVersion", f"{version!r} is not supported for a Policy, use 'v1'")
     errors: list[FieldError] = []
+    _check_fields(tree, _FIELDS, "", errors)
+    for part, fields in (("predicates", _OF_PREDICATES), ("priorities", _OF_PRIORITIES), ("extenders", _OF_EXTENDERS)):
+        for index, item in enumerate(sequence(tree.get(part), part)):
+            _check_fields(mapping(item, f"{part}[{index}]"), fields, f"{part}[{index}].", errors)
     predicates, of_predicates = _predicates(tree, errors)
     weights, of_priorities = _priorities(tree, errors)
     hard_weight = integer(tree, "hardPodAffinitySymmetricWeight", "", 1)
@@ -73,6 +86,15 @@ def parse(tree: Tree) -> SchedulerSettings:
         arguments=configured,
     )
     return SchedulerSettings((profile,), extenders=extenders)
+
+
+def _check_fields(tree: Tree, fields: Iterable[str], path: str, errors: list[FieldError]) -> None:
+    """Fields that a Policy does not have, which Kubernetes passed over: what was meant by them would not hold."""
+    errors += [
+        invalid(f"{path}{name}", tree[name], f"no such field{near(name, fields)}")
+        for name in tree
+        if name not in fields
+    ]
 
 
 def _points(predicates: Iterable[str], weights: dict[str, int]) -> dict[str, PluginSet]:

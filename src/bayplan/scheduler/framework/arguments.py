@@ -93,6 +93,14 @@ class NodeConditionArgs:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageLocalityArgs:
+    """ImageLocality under its older name; profiles have no arguments for it."""
+
+    of_containers_alone: bool = True
+    """Whether images of init containers and of volumes do not count."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeLabelArgs:
     """NodeLabel: labels that a node has to have and to lack, and those that it had better have and lack."""
 
