@@ -108,11 +108,14 @@ def _judge(copy: Path, name: str, sample: int, chance: random.Random) -> Outcome
     )
     _cosmic_ray(copy, "init", str(configuration), str(session))
     with use_db(str(session), WorkDB.Mode.open) as database:
-        possible = [
-            item
-            for item in database.work_items
-            if all(mutation.operator_name in _OPERATORS for mutation in item.mutations)
-        ]
+        possible = sorted(  # cosmic-ray gives them by names that are made up anew each time
+            (
+                item
+                for item in database.work_items
+                if all(mutation.operator_name in _OPERATORS for mutation in item.mutations)
+            ),
+            key=lambda item: [(str(one.module_path), one.operator_name, one.occurrence) for one in item.mutations],
+        )
         database.clear()
         database.add_work_items(chance.sample(possible, min(sample, len(possible))))
     _cosmic_ray(copy, "exec", str(configuration), str(session))

@@ -19,6 +19,7 @@ def victims(*running: Tree, cpu: str = "4") -> list[str]:
 def test_of_pods_that_have_not_started_the_last_is_the_most_important() -> None:
     assert victims(*(pod(name, on="a", cpu="1") for name in "pqr"), cpu="2") == ["p"]
     assert victims(*(pod(name, on="a", cpu="1") for name in "pqr")) == ["r", "q", "p"]
+    assert victims(*(pod(name, on="a", cpu="2") for name in "pq")) == ["q", "p"]
 
 
 def test_pods_that_have_started_are_more_important_than_those_that_have_not() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from bayplan.scheduler.framework.events import Action, ClusterEvent
 from bayplan.scheduler.framework.verdicts import PluginError, Reject, Status
+from bayplan.scheduler.library import typed
 from bayplan.scheduler.plugins.gang_scheduling import PERMIT_SECONDS, GangScheduling
 from bayplan.scheduler.snapshot.custom_groups import CustomPodGroup
 from bayplan.scheduler.snapshot.pods import PodInfo
@@ -64,3 +66,16 @@ def test_pods_wait_for_the_rest_of_their_gang_as_long_as_it_says(seconds: float 
     del setup.core.snapshot.catalog.pod_groups["default/g"]
     with pytest.raises(PluginError, match='"default/g" not found'):
         plugin.permit(state, pod, "a")
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "now", "helps"),
+    [("g", 3, 2, True), ("g", 3, 3, False), ("g", 2, 3, False), ("other", 3, 2, False)],
+)
+def test_a_group_that_needs_fewer_pods_than_before_helps_its_own(name: str, before: int, now: int, helps: bool) -> None:
+    setup = Setup()
+    setup.see("Pod", member("g0", "g"))
+    plugin, pod = plugin_of(setup), queued(setup, "g0")
+    old, new = (typed("PodGroup", group(name, count)) for count in (before, now))
+    event = ClusterEvent("PodGroup", Action.UPDATE)
+    assert any(hint.may_help(event, pod, old, new) for hint in plugin.events()) is helps

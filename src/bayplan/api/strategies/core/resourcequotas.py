@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from bayplan.api import quantity
 from bayplan.api.defaults.quantities import canonical_list
 from bayplan.api.errors import FieldError, invalid, required
@@ -121,6 +123,24 @@ def _check_conflicts(errors: Errors, scopes: set[str], shown: tuple[str, ...]) -
             errors.append(invalid("spec.scopes", null_if_empty(shown), "conflicting scopes"))
 
 
+class _Expression(msgspec.Struct, rename="pascal"):
+    """As errors show it: with the names of fields in the server's program."""
+
+    scope_name: str
+    operator: str
+    values: list[str] | None
+
+
+class _Selector(msgspec.Struct, rename="pascal"):
+    match_expressions: list[_Expression]
+
+
+def _as_in_go(selector: core_v1.ScopeSelector) -> _Selector:
+    return _Selector(
+        [_Expression(one.scope_name, one.operator, list(one.values) or None) for one in selector.match_expressions]
+    )
+
+
 def _check_selector(errors: Errors, selector: core_v1.ScopeSelector, hard: Resources) -> None:
     path = "spec.scopeSelector.matchExpressions"
     for expression in selector.match_expressions:
@@ -128,7 +148,7 @@ def _check_selector(errors: Errors, selector: core_v1.ScopeSelector, hard: Resou
             errors.append(invalid(f"{path}.scopeName", expression.scope_name, "unsupported scope"))
         for name in sorted(hard):
             if expression.scope_name in _SCOPES and not _fits(expression.scope_name, name):
-                errors.append(invalid(path, selector, "unsupported scope applied to resource"))
+                errors.append(invalid(path, _as_in_go(selector), "unsupported scope applied to resource"))
         operator, values = expression.operator, expression.values
         if expression.scope_name in _EXISTS_ONLY and operator != "Exists":
             text = (

@@ -63,15 +63,13 @@ class EndpointSliceStrategy(Strategy):
             names: set[str] = set()
             for index, port in enumerate(obj.ports):
                 _check_port(errors, f"ports[{index}]", port, names)
-        if len(obj.endpoints) > _MAX_ENDPOINTS:
-            errors.append(too_many("endpoints", len(obj.endpoints), _MAX_ENDPOINTS))
-        else:
-            for index, endpoint in enumerate(obj.endpoints):
-                _check_endpoint(errors, f"endpoints[{index}]", endpoint, obj.address_type)
         return errors
 
+    def validate_create(self, obj: discovery_v1.EndpointSlice) -> list[FieldError]:
+        return _endpoint_errors(obj)
+
     def validate_update(self, obj: discovery_v1.EndpointSlice, old: discovery_v1.EndpointSlice) -> list[FieldError]:
-        errors: list[FieldError] = []
+        errors = _endpoint_errors(obj) if obj.endpoints != old.endpoints else []
         check_unchanged(errors, "addressType", obj.address_type, old.address_type)
         return errors
 
@@ -83,6 +81,16 @@ class EndpointSliceStrategy(Strategy):
             for position, address in enumerate(endpoint.addresses):
                 found.extend(ip_warnings(f"spec.endpoints[{index}].addresses[{position}]", address))
         return found
+
+
+def _endpoint_errors(obj: discovery_v1.EndpointSlice) -> list[FieldError]:
+    """Not of endpoints that an update leaves as they are: older releases may have taken them."""
+    if len(obj.endpoints) > _MAX_ENDPOINTS:
+        return [too_many("endpoints", len(obj.endpoints), _MAX_ENDPOINTS)]
+    errors: list[FieldError] = []
+    for index, endpoint in enumerate(obj.endpoints):
+        _check_endpoint(errors, f"endpoints[{index}]", endpoint, obj.address_type)
+    return errors
 
 
 def _drop_topology(obj: discovery_v1.EndpointSlice) -> None:
