@@ -22,6 +22,11 @@ import msgspec
 from bayplan.api import codec
 from bayplan.api.errors import FieldError, invalid_object
 from bayplan.api.kinds import Kind, KindTable
+from bayplan.api.optional_kinds import (
+    DEVICE_TAINT_RULE,
+    LEASE_CANDIDATE,
+    RESOURCE_POOL_STATUS_REQUEST,
+)
 from bayplan.api.strategies import strategy_for
 from bayplan.api.types import core_v1
 from bayplan.api.validation.meta import UpdateChecks, validate_object_meta, validate_updated_meta
@@ -33,6 +38,8 @@ NAMESPACE = "gold-ns"
 UID = "11111111-2222-3333-4444-555555555555"
 TIME = "2030-01-02T03:04:05Z"
 KINDS = KindTable()
+for optional in (LEASE_CANDIDATE, DEVICE_TAINT_RULE, RESOURCE_POOL_STATUS_REQUEST):
+    KINDS.add(optional)
 
 # Not the strategies' doing, by name.
 ALLOCATED_SERVICE_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from bayplan.api.errors import OMITTED, duplicate, invalid, required
 from bayplan.api.index_sets import IndexSet
 from bayplan.api.types import batch_v1
@@ -17,6 +19,13 @@ from bayplan.support.timestamps import parse_rfc3339
 
 _CONDITIONS = "status.conditions"
 _INDEXES_ATTRIBUTES = ("completed_indexes", "failed_indexes")
+
+
+class _Uncounted(msgspec.Struct, rename="pascal"):
+    """As errors show it: with the names of fields in the server's program."""
+
+    succeeded: list[str] | None
+    failed: list[str] | None
 
 
 def check_job_status(errors: Errors, new: batch_v1.Job, old: batch_v1.Job) -> None:
@@ -115,8 +124,9 @@ def _check_finished(errors: Errors, status: batch_v1.JobStatus, changes: _Change
     uncounted = status.uncounted_terminated_pods
     left = uncounted is not None and (uncounted.failed or uncounted.succeeded)
     if (changes.finished or changes.any("uncounted_terminated_pods")) and left:
-        text = "uncountedTerminatedPods needs to be empty for finished job"
-        errors.append(invalid("status.uncountedTerminatedPods", uncounted, text))
+        assert uncounted is not None
+        shown = _Uncounted(list(uncounted.succeeded) or None, list(uncounted.failed) or None)
+        errors.append(invalid("status.uncountedTerminatedPods", shown, "must be empty for finished job"))
     if (changes.finished or changes.any("terminating")) and status.terminating:
         text = "terminating>0 is invalid for finished job"
         errors.append(invalid("status.terminating", status.terminating, text))

@@ -93,13 +93,11 @@ class JobStrategy(Strategy):
         errors: list[FieldError] = []
         self._check_spec(errors, obj.spec, compile_or_none(obj.spec.selector))
         new, before = obj.spec, old.spec
-        if new.completions != before.completions and not (
-            new.completion_mode == "Indexed"
-            and before.completions is not None
-            and new.completions is not None
-            and new.completions == new.parallelism
-        ):
-            errors.append(invalid("spec.completions", new.completions, "field is immutable"))
+        if new.completion_mode != "Indexed":
+            check_unchanged(errors, "spec.completions", new.completions, before.completions)
+        elif new.completions not in (None, before.completions, new.parallelism):
+            text = "can only be modified in tandem with spec.parallelism"
+            errors.append(invalid("spec.completions", new.completions, text))
         check_unchanged(errors, "spec.selector", new.selector, before.selector)
         _check_template_unchanged(errors, obj, old)
         check_unchanged(errors, "spec.completionMode", new.completion_mode, before.completion_mode)

@@ -54,7 +54,7 @@ class ResourcePoolStatusRequestStrategy(Strategy):
         errors: list[FieldError] = []
         if old.status is not None:
             check_unchanged(errors, "status", obj.status, old.status)
-        elif obj.status is not None:
+        if obj.status is not None:
             check_conditions(errors, "status.conditions", obj.status.conditions)
             _check_status(errors, "status", obj.status)
         return errors

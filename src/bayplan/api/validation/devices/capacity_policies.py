@@ -65,7 +65,7 @@ def _check_range(
     if low > total:
         errors.append(invalid(f"{path}.min", str(low), f"min is larger than capacity value: {total}"))
     if usual < low:
-        errors.append(invalid(f"{path}.default", str(usual), f"default is less than min: {low}"))
+        errors.append(invalid(f"{path}.min", str(usual), f"default is less than min: {low}"))
     bounds = [usual]
     if span.max is not None:
         high = parse(span.max)
@@ -75,7 +75,7 @@ def _check_range(
         if high > total:
             errors.append(invalid(f"{path}.max", str(high), f"max is larger than capacity value: {total}"))
         if usual > high:
-            errors.append(invalid(f"{path}.default", str(usual), f"default is more than max: {high}"))
+            errors.append(invalid(f"{path}.max", str(usual), f"default is more than max: {high}"))
     if span.step is not None:
         _check_step(errors, f"{path}.step", total, low, parse(span.step), bounds)
 
