@@ -68,6 +68,14 @@ def test_a_volume_that_is_merely_attached_counts_beside_the_new_one() -> None:
     assert verdict(csi_node(1), *bound("c"), attachment("c", "other.example.com"), new=user("p", "c")) == {"ok": True}
 
 
+def test_what_is_attached_and_no_csi_volume_does_not_count() -> None:
+    here = bound("c")
+    assert verdict(csi_node(1), *here, attachment("gone"), new=user("p", "c")) == {"ok": True}
+    other = bound("d", hostPath={"path": "/data"})
+    assert verdict(csi_node(1), *here, *other, attachment("d"), new=user("p", "c")) == {"ok": True}
+    assert verdict(csi_node(1), *here, *bound("e"), attachment("e"), new=user("p", "c"))["reasons"] == FULL
+
+
 def test_in_tree_disks_count_for_their_csi_driver() -> None:
     limit = csi_node(1, "pd.csi.storage.gke.io")
     disk = {"name": "d", "gcePersistentDisk": {"pdName": "one", "readOnly": True}}
