@@ -8,7 +8,7 @@ import pytest
 
 from bayplan.api.kinds import KindTable
 from bayplan.api.strategies import strategy_for
-from bayplan.api.types import core_v1, meta_v1, networking_v1
+from bayplan.api.types import batch_v1, core_v1, meta_v1, networking_v1
 
 KINDS = KindTable()
 
@@ -59,3 +59,50 @@ def test_addresses_of_load_balancers_are_virtual_unless_they_say_otherwise(
     )
     strategy("", "v1", "services").default(service)
     assert [one.ip_mode for one in service.status.load_balancer.ingress] == [expected]
+
+
+@pytest.mark.parametrize(("length", "fields"), [(250, []), (251, ["spec.controller"])])
+def test_the_name_of_a_controller_of_ingresses_has_250_characters_at_most(length: int, fields: list[str]) -> None:
+    controller = f"example.com/{'c' * (length - 12)}"
+    ingress_class = networking_v1.IngressClass(
+        metadata=meta_v1.ObjectMeta(name="c"), spec=networking_v1.IngressClassSpec(controller=controller)
+    )
+    assert [
+        one.field for one in strategy("networking.k8s.io", "v1", "ingressclasses").validate(ingress_class)
+    ] == fields
+
+
+@pytest.mark.parametrize(
+    ("suspend", "started", "condition", "active", "may_change"),
+    [
+        (True, False, "", 0, True),  # it has never begun
+        (True, True, "True", 0, True),  # it was stopped
+        (True, True, "", 0, False),
+        (True, True, "False", 0, False),
+        (True, True, "True", 1, False),  # a pod of it is left
+        (True, False, "", 1, False),
+        (False, False, "", 0, False),
+        (False, True, "True", 0, False),
+    ],
+)
+def test_where_pods_of_a_job_go_may_change_only_while_it_stands_still(
+    suspend: bool, started: bool, condition: str, active: int, may_change: bool
+) -> None:
+    conditions = (batch_v1.JobCondition(type="Suspended", status=condition),) if condition else ()
+    status = batch_v1.JobStatus(
+        start_time="2026-01-01T00:00:00Z" if started else None, conditions=conditions, active=active
+    )
+
+    def job(**node_selector: str) -> batch_v1.Job:
+        container = core_v1.Container(name="c", image="i")
+        spec = core_v1.PodSpec(restart_policy="Never", containers=(container,), node_selector=node_selector)
+        made = batch_v1.Job(
+            metadata=meta_v1.ObjectMeta(name="j", namespace="default"),
+            spec=batch_v1.JobSpec(template=core_v1.PodTemplateSpec(spec=spec), suspend=suspend),
+            status=status,
+        )
+        strategy("batch", "v1", "jobs").default(made)
+        return made
+
+    found = strategy("batch", "v1", "jobs").validate_update(job(pool="a"), job())
+    assert any(one.field.startswith("spec.template") and "immutable" in one.body for one in found) is not may_change

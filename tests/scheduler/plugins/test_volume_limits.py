@@ -139,3 +139,11 @@ def test_a_bound_volume_that_cannot_be_translated_is_an_error_on_nodes_that_have
         'running "VolumeBinding" filter plugin: could not translate pv: failed to get region from zones: zone in '
         "unexpected format, expected: {locale}-{region}-{zone}, got: x"
     ]
+
+
+def test_an_attachment_of_nothing_or_by_nobody_does_not_count() -> None:
+    here = bound("c")
+    inline = attachment("c")
+    inline["spec"]["source"] = {"inlineVolumeSpec": {"csi": {"driver": DRIVER, "volumeHandle": "h"}}}
+    assert verdict(csi_node(1), *here, inline, new=user("p", "c")) == {"ok": True}
+    assert verdict(csi_node(1), *here, *bound("e"), attachment("e", ""), new=user("p", "c")) == {"ok": True}
