@@ -4,8 +4,8 @@ own tests. cosmic-ray makes the mutants (`pip install 'bayplan[mutants]'`), in a
     python -m tools.mutants --sample 20                 20 mutants of each package
     python -m tools.mutants --only workqueue --seed 2   others of one package
 
-Prints each mutant that survived as a difference, and the share that was noticed. Exit code 1 if that is less than 85 % of all; mutants that mean the same as the
-original count as survivors, so look at the list.
+Prints each mutant that survived as a difference, and the share that was noticed. Exit code 1 if that is less than 85 % of all. Mutants that mean the same as the
+original do not count once they are known (`EQUIVALENT`); others do, so look at the list.
 """
 
 from __future__ import annotations
@@ -59,6 +59,27 @@ PACKAGES: Final = {
     ),
     "store": Package("src/bayplan/store", ("tests/store",)),
 }
+
+
+EQUIVALENT: Final = {
+    (
+        "if not getter.cancelled() and self._queued:",
+        "if not getter.cancelled() or self._queued:",
+    ): "a getter that is woken for nothing looks again, and waits",
+    (
+        "if priority > -queued[0]:",
+        "if priority >= -queued[0]:",
+    ): "the same entry twice: the second one is passed over as outdated",
+    (
+        "if former is not None and former[0] <= ready_at:",
+        "if former is not None and former[0] < ready_at:",
+    ): "an entry for the same time takes the place of the former",
+    (
+        "if len(rows) <= _FEW:",
+        "if len(rows) > _FEW:",
+    ): "which of two ways is quicker: both name all rows that changed",
+}
+"""Changes of a line that mean the same as the original, and why: they are neither noticed nor survivors."""
 
 
 class Outcome(NamedTuple):
@@ -121,8 +142,17 @@ def _judge(copy: Path, name: str, sample: int, chance: random.Random) -> Outcome
     _cosmic_ray(copy, "exec", str(configuration), str(session))
     with use_db(str(session), WorkDB.Mode.open) as database:
         results = [result for _, result in database.completed_work_items]
-    survivors = [result.diff or "" for result in results if result.test_outcome == TestOutcome.SURVIVED]
-    return Outcome(len(results) - len(survivors), survivors)
+    survived = [result.diff or "" for result in results if result.test_outcome == TestOutcome.SURVIVED]
+    survivors = [difference for difference in survived if changed_line(difference) not in EQUIVALENT]
+    return Outcome(len(results) - len(survived), survivors)
+
+
+def changed_line(difference: str) -> tuple[str, str]:
+    """The line that a mutant changes, and what it becomes, without indentation."""
+    lines = difference.splitlines()
+    former = [line[1:].strip() for line in lines if line.startswith("-") and not line.startswith("---")]
+    now = [line[1:].strip() for line in lines if line.startswith("+") and not line.startswith("+++")]
+    return " ".join(former), " ".join(now)
 
 
 def _cosmic_ray(copy: Path, *words: str) -> None:
