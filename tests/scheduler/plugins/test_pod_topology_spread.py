@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from bayplan.scheduler import evaluate
-from tests.scheduler.objects import Tree, node, pod
+import numpy as np
+import pytest
+
+from bayplan.scheduler import Planner, evaluate
+from bayplan.scheduler.plugins.pod_topology_spread import PodTopologySpread, _round, _whole
+from tests.scheduler.objects import Tree, node, pod, spread
 
 HOST = "kubernetes.io/hostname"
 
@@ -29,3 +33,34 @@ def test_pods_that_run_do_not_count_but_those_that_are_promised_a_node_do() -> N
     assert fits_on_a(pod("r", on="a"), pod("s", on="a"))
     assert not fits_on_a(reserved("r"))
     assert fits_on_a(reserved("r", namespace="other"))
+
+
+@pytest.mark.parametrize(
+    ("total", "whole"), [(0.0, 0), (0.4999, 0), (0.5, 1), (1.4, 1), (1.5, 2), (2.5, 3), (7.999, 8)]
+)
+def test_sums_of_costs_are_rounded_half_up_one_by_one_as_all_together(total: float, whole: int) -> None:
+    assert _round(total) == whole
+    assert _whole(np.array([total, total])).tolist() == [whole, whole]
+
+
+def test_one_node_is_scored_as_among_all_and_one_without_the_label_not_at_all() -> None:
+    zones = {"a": "x", "b": "x", "c": "y", "d": ""}
+    nodes = [node(name, labels={"zone": zone} if zone else {}) for name, zone in zones.items()]
+    there = [
+        pod(f"{on}{number}", on=on, labels={"app": "web"})
+        for on, many in (("a", 3), ("c", 1), ("d", 5))
+        for number in range(many)
+    ]
+    planner = Planner([*nodes, *there])
+    asked = pod(
+        "p", labels={"app": "web"}, topologySpreadConstraints=[spread("zone", {"app": "web"}, when="ScheduleAnyway")]
+    )
+    info = planner.pod(asked)
+    planner.decide(asked, explain=True)
+    cycle = planner.cycle_for(info)
+    plugin, state = cycle.profile.plugins["PodTopologySpread"], cycle.evaluation(info.shape).state
+    assert isinstance(plugin, PodTopologySpread)
+    together = plugin.score(state, info.shape, np.arange(4)).tolist()
+    # Three pods in x and one in y, each times log(2 domains + 2), and the skew of one less one.
+    assert together == [4, 4, 1, 0]
+    assert [plugin.score_row(state, info.shape, row) for row in range(4)] == together
