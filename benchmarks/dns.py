@@ -25,7 +25,7 @@ from bayplan.dns.settings import DnsSettings
 from bayplan.dns.zone import Zone
 from bayplan.support.clock import SystemClock
 from bayplan.support.loop import run_loop
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from benchmarks.figures import Figure
 from benchmarks.services import SERVICES, TITLE, endpoint_slice, service
 

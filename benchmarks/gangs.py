@@ -16,7 +16,7 @@ from bayplan.api.types import core_v1, meta_v1, scheduling_v1alpha2
 from bayplan.scheduler import Planner
 from bayplan.scheduler.configuration.settings import load
 from bayplan.scheduler.core import SchedulerCore
-from bayplan.scheduler.queued_pod import QueuedPod
+from bayplan.scheduler.queueing.queued_pod import QueuedPod
 from bayplan.scheduler.snapshot.group_trees import CompositeGroup, NewerPodGroup
 from bayplan.support.clock import SystemClock
 from benchmarks import end_to_end, workloads

@@ -16,7 +16,7 @@ from bayplan.api.codec import from_tree
 from bayplan.api.types import core_v1
 from bayplan.scheduler import Planner
 from bayplan.scheduler.kernels.choice import KERNELS, Mode
-from bayplan.support.garbage import collect_seldom
+from bayplan.support.memory.garbage import collect_seldom
 from benchmarks import kernels, mix, workloads
 from benchmarks.figures import Figure
 

@@ -7,7 +7,7 @@ import multiprocessing
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 
-from bayplan.support.garbage import collect_seldom
+from bayplan.support.memory.garbage import collect_seldom
 from benchmarks import (
     affinity_eviction,
     api_server,

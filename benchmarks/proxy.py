@@ -15,18 +15,18 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 from bayplan.api.types import core_v1, discovery_v1
-from bayplan.proxy.desired_table import DesiredTable
 from bayplan.proxy.families import IPV4
 from bayplan.proxy.family_syncer import FamilySyncer, Generations
-from bayplan.proxy.kernel import NetlinkKernel
 from bayplan.proxy.metrics import ProxyMetrics
-from bayplan.proxy.nft import Nft, NftProgram, RulesWriter
-from bayplan.proxy.table_options import TableOptions, local_by_range
-from bayplan.proxy.transactions import KernelNames, difference, whole
+from bayplan.proxy.rules.desired_table import DesiredTable
+from bayplan.proxy.rules.table_options import TableOptions, local_by_range
+from bayplan.proxy.rules.transactions import KernelNames, difference, whole
+from bayplan.proxy.system.kernel import NetlinkKernel
+from bayplan.proxy.system.nft import Nft, NftProgram, RulesWriter
 from bayplan.support.blocking import in_thread
 from bayplan.support.clock import SystemClock
 from bayplan.support.loop import run_loop
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from benchmarks.figures import Figure
 from benchmarks.services import SERVICES, TITLE, endpoint_slice, service
 

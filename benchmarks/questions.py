@@ -25,7 +25,7 @@ from bayplan.scheduler.kernels.choice import Mode
 from bayplan.scheduler.metrics import SchedulerMetrics
 from bayplan.scheduler.questions.service import PlacementQuestions
 from bayplan.support.clock import SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from benchmarks import kernels, mix, workloads
 from benchmarks.figures import Figure
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.cluster.real_nodes.settings import NodePlace
-from bayplan.kubelet.core.container_config import ContainerParts, SandboxParts, container_config, sandbox_config
-from bayplan.kubelet.core.container_resources import LimitSettings, container_resources
-from bayplan.kubelet.core.security import NodeSecurity, container_security, sandbox_security
+from bayplan.kubelet.core.containers.config import ContainerParts, SandboxParts, container_config, sandbox_config
+from bayplan.kubelet.core.containers.resources import LimitSettings, container_resources
+from bayplan.kubelet.core.containers.security import NodeSecurity, container_security, sandbox_security
 from bayplan.kubelet.runtime.cri import CriRuntime
 from bayplan.kubelet.runtime.types import DnsConfig, SandboxConfig
 from benchmarks.figures import Figure

@@ -11,6 +11,9 @@ import pytest
 import bayplan
 from bayplan.api.types import core_v1, meta_v1
 
+MOST_MODULES = 30
+"""Of one folder: more are a list in which nobody finds anything."""
+
 
 def test_everything_named_is_there() -> None:
     for name in bayplan.__all__:
@@ -90,3 +93,18 @@ def test_workloads(cluster: bayplan.ClusterSnapshot) -> None:
     compared = bayplan.compare(workload, None, None, seeds=2)
     assert compared.result.seeds == 2
     assert "MEASURE" in repr(compared)
+
+
+def test_what_belongs_together_has_a_package_of_its_own() -> None:
+    root = Path(bayplan.__file__).parent
+    modules = {
+        folder.relative_to(root): len(list(folder.glob("*.py"))) for folder in root.rglob("*") if folder.is_dir()
+    }
+    del modules[Path("api/types")]  # one per group and version of Kubernetes
+    assert {folder: count for folder, count in modules.items() if count > MOST_MODULES} == {}
+    without_doc = [
+        folder
+        for folder, count in modules.items()
+        if count and not (root / folder / "__init__.py").read_text().startswith('"""')
+    ]
+    assert without_doc == []

@@ -31,7 +31,7 @@ from typing import Any
 
 import kubernetes_validate
 
-from bayplan.api.decode_problems import plain_type
+from bayplan.api.json.decode_problems import plain_type
 from tools.own_fields import with_own_fields
 
 RELEASE = "v1.36.0"

@@ -19,7 +19,7 @@ KUBERNETES_VERSION = "1.36.2"
 if TYPE_CHECKING:
     from typing import Any
 
-    from bayplan.cluster.asking import ask
+    from bayplan.cluster.questions.asking import ask
     from bayplan.scheduler.library import Planner, evaluate, place
     from bayplan.simulation.actions import (
         AddNodes,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from bayplan.support.virtual_time import run
 
 _HOMES = {
-    "bayplan.cluster.asking": ("ask",),
+    "bayplan.cluster.questions.asking": ("ask",),
     "bayplan.scheduler.library": ("Planner", "evaluate", "place"),
     "bayplan.simulation.actions": (
         "AddNodes",

@@ -10,9 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bayplan.api.errors import FieldError
-from bayplan.api.validation.cidrs import Cidr, ipv6_text, is_plain_cidr, read_ipv6, strict_cidr
 from bayplan.api.validation.fields import check_cidr
 from bayplan.api.validation.ip_warnings import MOST_WARNINGS, cidr_list_warnings, cidr_warnings
+from bayplan.api.validation.values.cidrs import Cidr, ipv6_text, is_plain_cidr, read_ipv6, strict_cidr
 from bayplan.apiserver.http.warnings import warning_headers
 
 _GROUP = st.sampled_from(

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bayplan.api import conversion_pod_groups as conversion
 from bayplan.api.codec import from_tree, to_tree
-from bayplan.api.conversion import convert
+from bayplan.api.conversions import pod_groups as conversion
+from bayplan.api.conversions.kinds import convert
 from bayplan.api.kinds import Kind
 from bayplan.api.optional_kinds import COMPOSITE_POD_GROUP, NEWER, NEWER_POD_GROUP, NEWER_WORKLOAD, POD_GROUP, WORKLOAD
 from bayplan.api.strategies import strategy_for

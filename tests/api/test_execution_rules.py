@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from bayplan.api.codec import from_tree
-from bayplan.api.execution_rules import (
+from bayplan.api.pods.execution_rules import (
     ANNOTATION,
     GRACE,
     RuleError,
@@ -17,7 +17,7 @@ from bayplan.api.execution_rules import (
     rules_in,
     with_annotation_rules,
 )
-from bayplan.api.node_selectors import pod_may_run_on
+from bayplan.api.selectors.nodes import pod_may_run_on
 from bayplan.api.types import core_v1
 from bayplan.testing.builders import node, pod
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bayplan.api.field_selectors import parse_fields
-from bayplan.api.selectors import SelectorError
+from bayplan.api.selectors.fields import parse_fields
+from bayplan.api.selectors.labels import SelectorError
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bayplan.api.json_syntax import repaired, syntax_problem
+from bayplan.api.json.syntax import repaired, syntax_problem
 
 END = "unexpected end of JSON input"
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayplan.api.long_lists import LONG, LongList, in_one, in_pieces, is_same
-from bayplan.api.patches import PatchError, apply_json_patch
+from bayplan.api.patching.json_patches import PatchError, apply_json_patch
 from tests.cpu_time import cpu_time_below
 
 _CHANGES = st.lists(

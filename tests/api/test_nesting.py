@@ -7,8 +7,8 @@ import random
 import msgspec
 import pytest
 
-from bayplan.api.json_syntax import large_number
-from bayplan.api.nesting import MAX_DEPTH, is_too_deep
+from bayplan.api.json.nesting import MAX_DEPTH, is_too_deep
+from bayplan.api.json.syntax import large_number
 
 
 @pytest.mark.parametrize("opened", [b"[", b'{"a":', b'{"}]":', b'["\\"]",', b'["\\\\",'])

@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from bayplan.api.patches import MAX_OPERATIONS, FailedTest, PatchError, apply_json_patch, apply_merge_patch
-from bayplan.api.strategic_patch import apply_strategic_patch
+from bayplan.api.patching.json_patches import (
+    MAX_OPERATIONS,
+    FailedTest,
+    PatchError,
+    apply_json_patch,
+    apply_merge_patch,
+)
+from bayplan.api.patching.strategic_patch import apply_strategic_patch
 from tests.cpu_time import cpu_time_below
 
 POD = "io.k8s.api.core.v1.Pod"

@@ -6,15 +6,15 @@ import random
 
 import pytest
 
-from bayplan.api import selectors
-from bayplan.api.selector_syntax import parse_labels
-from bayplan.api.selectors import (
+from bayplan.api.selectors import labels as selectors
+from bayplan.api.selectors.labels import (
     NOTHING,
     SelectorError,
     compile_selector,
     from_map,
     requirement,
 )
+from bayplan.api.selectors.syntax import parse_labels
 from bayplan.api.types.meta_v1 import LabelSelector, LabelSelectorRequirement
 
 

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayplan.api.tolerations import includes, merged, within
+from bayplan.api.pods.tolerations import includes, merged, within
 from bayplan.api.types.core_v1 import Toleration
 from tests.cpu_time import cpu_time_below
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bayplan.api.tolerations import includes, merged, within
+from bayplan.api.pods.tolerations import includes, merged, within
 from bayplan.api.types.core_v1 import Toleration
 
 ALL = Toleration(operator="Exists")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from bayplan.api.codec import encode
-from bayplan.api.go_json import number_text
+from bayplan.api.json.unstructured import as_converted, first_unstructured_problem
+from bayplan.api.json.writing import number_text
 from bayplan.api.times import first_bad
 from bayplan.api.types import apps_v1, core_v1
-from bayplan.api.unstructured import as_converted, first_unstructured_problem
 
 
 def template(**spec: Any) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bayplan.api.errors import FieldError
-from bayplan.api.validation import fields, formats
+from bayplan.api.validation import fields
+from bayplan.api.validation.values import formats
 
 
 @pytest.mark.parametrize("value", ["a", "a-b", "0", "a" * 63])

@@ -20,12 +20,12 @@ from bayplan.apiserver.requests import Request, Response, User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.webhooks.calling import SendError
-from bayplan.cluster.followed_files import ReloadMetrics
-from bayplan.cluster.measured_store import MeasuredStore
+from bayplan.cluster.api_server.followed_files import ReloadMetrics
+from bayplan.cluster.storage.measured_store import MeasuredStore
 from bayplan.store.errors import StoreError
 from bayplan.store.memory import MemoryStore
 from bayplan.support.clock import SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from tests.apiserver.serving import ADMIN, AS_RECORDED, client_of, opened
 
 _MAPS = "/api/v1/namespaces/default/configmaps"

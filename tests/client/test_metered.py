@@ -12,7 +12,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.types import meta_v1
 from bayplan.client.errors import TransportError
 from bayplan.client.metered import MeteredTransport
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.testing.clock import ManualClock
 from tests.client.transports import StubTransport
 

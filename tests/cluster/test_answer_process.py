@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from bayplan.cluster.answer_process import MANY, AnswerProcess, Response
 from bayplan.cluster.errors import ClusterError
+from bayplan.cluster.processes.answer_process import MANY, AnswerProcess, Response
 from bayplan.support.clock import LoopClock
 from bayplan.support.virtual_time import run
 

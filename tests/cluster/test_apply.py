@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bayplan.api.types import apps_v1, core_v1
-from bayplan.cluster.apply import LAST_APPLIED, ManifestError, apply_manifests, last_applied, read_manifests
-from bayplan.cluster.apply_patch import merge_apply_patch, strategic_apply_patch
+from bayplan.cluster.manifests.apply import LAST_APPLIED, ManifestError, apply_manifests, last_applied, read_manifests
+from bayplan.cluster.manifests.apply_patch import merge_apply_patch, strategic_apply_patch
 from bayplan.testing.cluster import LiveCluster, running_cluster
 
 DEPLOYMENT, POD, SERVICE = "io.k8s.api.apps.v1.Deployment", "io.k8s.api.core.v1.Pod", "io.k8s.api.core.v1.Service"

@@ -26,16 +26,16 @@ from bayplan.client.credentials import Credentials
 from bayplan.client.http import HttpTransport
 from bayplan.client.kubeconfig import load
 from bayplan.client.reviews import AccessReviews
-from bayplan.cluster.answer_process import MANY
-from bayplan.cluster.asking import AskError, ask_scheduler
 from bayplan.cluster.cluster import Cluster
+from bayplan.cluster.processes.answer_process import MANY
+from bayplan.cluster.questions.asking import AskError, ask_scheduler
+from bayplan.cluster.questions.what_if_page import MOST_BYTES, PATH, WhatIfPage
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.cluster.standalone import HealthServer
-from bayplan.cluster.what_if_page import MOST_BYTES, PATH, WhatIfPage
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.scheduler.service import SchedulerService
 from bayplan.support.clock import SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SystemRandomness
 from bayplan.testing.cluster import eventually
 from tests.cluster.serving import running, until
@@ -240,7 +240,7 @@ def test_a_scheduler_that_does_not_know_the_cluster_yet_says_so() -> None:
 
 
 async def _respond(service: SchedulerService, body: bytes, namespace: str, explain: bool) -> tuple[int, bytes]:
-    from bayplan.cluster.what_if import respond
+    from bayplan.cluster.questions.what_if import respond
 
     return await respond(service, body, namespace=namespace, explain=explain)
 

@@ -31,7 +31,7 @@ from bayplan.controllers.autoscaling.cluster_autoscaler_rules import (
 )
 from bayplan.controllers.autoscaling.cluster_autoscaler_status import status_of
 from bayplan.controllers.settings import ControllerSettings
-from bayplan.kubelet.simulator.groups import parse_group, template_node
+from bayplan.kubelet.simulator.nodes.groups import parse_group, template_node
 from bayplan.support.timestamps import parse_rfc3339
 from bayplan.testing.builders import CREATED, container, metadata, node, owner, pod, pod_status, replica_set, template
 

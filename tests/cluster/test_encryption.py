@@ -18,8 +18,8 @@ import pytest
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import DEFAULT_KINDS
 from bayplan.api.types import core_v1, meta_v1
+from bayplan.cluster.api_server.encryption import own_configuration
 from bayplan.cluster.cluster import Cluster
-from bayplan.cluster.encryption import own_configuration
 from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.settings import CLUSTER_API, ClusterSettings
 from bayplan.kubelet.simulator import SimulatorSettings

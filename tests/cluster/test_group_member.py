@@ -12,10 +12,10 @@ from bayplan.apiserver.http.connection_share import ConnectionShare
 from bayplan.apiserver.http.listener import listening_sockets
 from bayplan.apiserver.requests import Request, User
 from bayplan.cluster.cluster import Cluster
-from bayplan.cluster.group_member import GroupMember
-from bayplan.cluster.server_process import GroupPlan
+from bayplan.cluster.processes.group_member import GroupMember
+from bayplan.cluster.processes.server_process import GroupPlan
 from bayplan.cluster.settings import ClusterSettings
-from bayplan.support.shared_numbers import SharedNumbers
+from bayplan.support.metrics.shared_numbers import SharedNumbers
 
 _ADMIN = User("admin", ("system:masters", "system:authenticated"))
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"

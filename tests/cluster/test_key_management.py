@@ -14,8 +14,8 @@ import pytest
 from bayplan.api.types import core_v1
 from bayplan.apiserver.requests import Request
 from bayplan.client.errors import ApiError
+from bayplan.cluster.api_server.kms_client import kms_messages
 from bayplan.cluster.cluster import Cluster
-from bayplan.cluster.kms_client import kms_messages
 from tests.apiserver.serving import ADMIN
 from tests.cluster.test_encryption import on_disk, running, secret, value_of
 

@@ -14,7 +14,7 @@ from bayplan.api.errors import ApiError, failure
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.cluster.errors import ClusterError
-from bayplan.cluster.storage_rewrite import Resource, Rewriting
+from bayplan.cluster.storage.rewriting import Resource, Rewriting
 
 _SECRETS = Resource("secrets", "v1", "Secret", "secrets", True)
 

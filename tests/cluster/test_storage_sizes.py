@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from bayplan.cluster.storage_sizes import StorageSizes
+from bayplan.cluster.storage.sizes import StorageSizes
 from bayplan.store.errors import StoreUnavailable
 from bayplan.store.sqlite.store import SqliteStore
 from bayplan.support.clock import SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from tests.apiserver.etcd_stores import etcd_store
 from tests.store.etcd.server import needs_etcd
 

@@ -11,10 +11,10 @@ import pytest
 from bayplan.apiserver.requests import Request, User
 from bayplan.apiserver.server import ApiServer
 from bayplan.cluster.settings import ClusterSettings
-from bayplan.cluster.stores import stores_of
+from bayplan.cluster.storage.stores import stores_of
 from bayplan.store.etcd.options import EtcdOptions
 from bayplan.support.clock import SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SystemRandomness
 from tests.store.etcd.clients import client_of, running
 from tests.store.etcd.server import needs_etcd

@@ -24,14 +24,14 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ParentBased, Sampler
 from bayplan.apiserver.configuration.files import ConfigurationError
 from bayplan.apiserver.requests import Request
 from bayplan.apiserver.tracing import read_tracing, span_name
+from bayplan.cluster.api_server.tracing import OpenTelemetryTracing, open_tracing
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.errors import ClusterError
-from bayplan.cluster.measured_store import MeasuredStore
 from bayplan.cluster.settings import CLUSTER_API
-from bayplan.cluster.tracing import OpenTelemetryTracing, open_tracing
+from bayplan.cluster.storage.measured_store import MeasuredStore
 from bayplan.store.memory import MemoryStore
 from bayplan.support.clock import SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from tests.apiserver.serving import ADMIN, AS_RECORDED, Served, opened, served
 from tests.cluster.test_encryption import settings
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bayplan.cluster.apply import ManifestError, apply_manifests
-from bayplan.cluster.unserved import UnservedKinds, is_custom, meant
+from bayplan.cluster.manifests.apply import ManifestError, apply_manifests
+from bayplan.cluster.manifests.unserved import UnservedKinds, is_custom, meant
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support import virtual_time
 from bayplan.testing.cluster import running_cluster

@@ -18,8 +18,8 @@ from bayplan.csi.registration import GET_INFO, NOTIFY, RegistrationServer, regis
 from bayplan.csi.server import csi_server, handlers
 from bayplan.support import virtual_time
 from bayplan.support.clock import LoopClock, SystemClock
-from bayplan.support.rpc import Connection
-from bayplan.support.rpc_errors import RpcError
+from bayplan.support.grpc.calls import Connection
+from bayplan.support.grpc.errors import RpcError
 from bayplan.testing.csi_driver import FakeDriver
 
 CAPABILITY = csi.VolumeCapability(mount=csi.MountVolume("ext4"), access_mode=csi.AccessMode(1))

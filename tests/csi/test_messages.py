@@ -12,7 +12,7 @@ import pytest
 
 from bayplan.csi import messages as csi
 from bayplan.csi.services import CALLS, path_of
-from bayplan.support.protobuf_dataclasses import Int32, Message, OneOf, table_of
+from bayplan.support.grpc.protobuf_dataclasses import Int32, Message, OneOf, table_of
 
 _ROWS = [line.split("\t") for line in (Path(__file__).parent / "csi_1_12.tsv").read_text().splitlines()]
 _SCALARS = {

@@ -17,7 +17,7 @@ from bayplan.csi_controller.service import CsiControllers, discover
 from bayplan.csi_controller.settings import CsiControllerSettings
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support import virtual_time
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SeededRandomness
 from bayplan.testing.csi_driver import NAME, FakeDriver
 

@@ -22,9 +22,9 @@ from bayplan.csi_local.service import LocalDriverService
 from bayplan.csi_local.settings import LocalDriverSettings
 from bayplan.support.blocking import in_thread
 from bayplan.support.clock import SystemClock
-from bayplan.support.mounts import MOUNT_INFO, MountPoint, mounts_below, parse_mount_info
+from bayplan.support.grpc.calls import Connection
 from bayplan.support.randomness import SeededRandomness
-from bayplan.support.rpc import Connection
+from bayplan.support.system.mounts import MOUNT_INFO, MountPoint, mounts_below, parse_mount_info
 
 MI = 1 << 20
 _CAP_SYS_RESOURCE = 24

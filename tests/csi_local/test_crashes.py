@@ -25,9 +25,9 @@ from bayplan.csi_local.errors import LocalDriverError
 from bayplan.csi_local.operations import Operations
 from bayplan.csi_local.records import SnapshotRecord, VolumeRecord
 from bayplan.support.clock import SystemClock
-from bayplan.support.programs import run, succeeds
+from bayplan.support.grpc.calls import Connection
 from bayplan.support.randomness import SeededRandomness
-from bayplan.support.rpc import Connection
+from bayplan.support.system.programs import run, succeeds
 from tests.csi_local.machine import MI, Machine, clean_up, loops, mounts, needs_images, needs_root, on
 
 BAYPLAN = str(Path(sys.executable).parent / "bayplan")

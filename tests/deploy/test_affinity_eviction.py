@@ -10,11 +10,11 @@ from typing import Any
 import yaml
 
 import bayplan
-from bayplan.api.execution_rules import ANNOTATION
+from bayplan.api.pods.execution_rules import ANNOTATION
 from bayplan.api.types import apps_v1, core_v1
 from bayplan.cli.components.controller_manager import command
 from bayplan.client.leader_election import ElectionSettings, LeaderElector, LeaseLock
-from bayplan.cluster.apply import apply_manifests
+from bayplan.cluster.manifests.apply import apply_manifests
 from bayplan.controllers.manager import ControllerManager
 from bayplan.support.clock import SystemClock
 from bayplan.support.randomness import SystemRandomness

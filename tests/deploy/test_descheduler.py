@@ -12,12 +12,12 @@ import bayplan
 from bayplan.api.types import apps_v1, core_v1
 from bayplan.cli.components.descheduler import command
 from bayplan.client.leader_election import ElectionSettings, LeaderElector, LeaseLock
-from bayplan.cluster.apply import apply_manifests
+from bayplan.cluster.manifests.apply import apply_manifests
 from bayplan.descheduler.policy_reader import parse_policy
 from bayplan.descheduler.service import DeschedulerService
 from bayplan.descheduler.settings import DeschedulerSettings
 from bayplan.support.clock import SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SystemRandomness
 from bayplan.testing.builders import deployment
 from bayplan.testing.cluster import running_cluster

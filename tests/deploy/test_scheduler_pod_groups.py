@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bayplan.cluster.apply import apply_manifests
+from bayplan.cluster.manifests.apply import apply_manifests
 from bayplan.scheduler.service import SchedulerService
 from bayplan.support.clock import SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SystemRandomness
 from bayplan.testing.cluster import running_cluster
 from tests.integration.gangs.custom import COSCHEDULING, RIGHTS, VOLCANO, definition, made, member, settings, status

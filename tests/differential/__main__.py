@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bayplan.scheduler.sampling import FEWEST
+from bayplan.scheduler.scoring.sampling import FEWEST
 from tests.differential import gangs
 from tests.differential.clusters import Tree, clusters
 from tests.differential.comparing import Report, compare

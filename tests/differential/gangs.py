@@ -16,7 +16,7 @@ from typing import Any, Final
 from bayplan.api.feature_gates import GANG_SCHEDULING, GENERIC_WORKLOAD, TOPOLOGY_AWARE
 from bayplan.scheduler import Planner
 from bayplan.scheduler.configuration.settings import load
-from bayplan.scheduler.queued_pod import QueuedPod
+from bayplan.scheduler.queueing.queued_pod import QueuedPod
 from tests.differential.clusters import Cluster, Tree, clusters
 from tests.differential.comparing import Report, difference
 from tests.differential.running import Outcome, Refused, Site, running

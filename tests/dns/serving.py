@@ -21,7 +21,7 @@ from bayplan.dns.settings import DnsSettings, Server
 from bayplan.dns.upstreams import SocketExchange
 from bayplan.dns.zone import Zone
 from bayplan.support.clock import SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SystemRandomness
 from tests.dns.objects import lookups
 from tests.dns.objects import zone as usual_zone

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bayplan.dns.answer_cache import AnswerCache, CachedAnswer
 from bayplan.dns.wire import aged, rotations, ttl_offsets
-from bayplan.support.metrics import Histogram
+from bayplan.support.metrics.instruments import Histogram
 
 
 def query(name: str = "www.test", identity: int = 1) -> bytes:

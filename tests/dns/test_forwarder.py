@@ -19,7 +19,7 @@ from bayplan.dns.forwarder import Accept, Forwarder, UpstreamQuestion
 from bayplan.dns.metrics import DnsMetrics
 from bayplan.dns.settings import DnsSettings, Server
 from bayplan.support.clock import LoopClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SeededRandomness
 from bayplan.support.virtual_time import run
 

@@ -23,7 +23,7 @@ from bayplan.dns.responder import Responder, reverse_address
 from bayplan.dns.settings import DnsSettings
 from bayplan.dns.wire import LONGEST_QUERY
 from bayplan.support.clock import SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from tests.dns.objects import lookups
 from tests.dns.serving import answered, serving
 

@@ -11,8 +11,8 @@ import pytest
 from bayplan.api.errors import ApiError
 from bayplan.api.types import apps_v1, core_v1, policy_v1
 from bayplan.client import Client
-from bayplan.cluster.apply import apply_manifests, read_manifests
 from bayplan.cluster.cluster import Cluster
+from bayplan.cluster.manifests.apply import apply_manifests, read_manifests
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.kubelet.simulator import SimulatorSettings
 from bayplan.testing.invariants import violations

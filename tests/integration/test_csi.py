@@ -22,8 +22,8 @@ from bayplan.api.types import core_v1
 from bayplan.client import Client
 from bayplan.client.http import HttpTransport
 from bayplan.client.kubeconfig import load
-from bayplan.cluster.apply import apply_manifests
-from bayplan.cluster.manifests import gather_manifests
+from bayplan.cluster.manifests.apply import apply_manifests
+from bayplan.cluster.manifests.reading import gather_manifests
 
 BAYPLAN = str(Path(sys.executable).parent / "bayplan")
 _SECONDS = 60.0

@@ -28,7 +28,7 @@ from bayplan.dns.service import DnsServer
 from bayplan.dns.settings import DnsSettings
 from bayplan.kubelet.simulator import SimulatorSettings
 from bayplan.support.clock import SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SystemRandomness
 from bayplan.testing.mutations import detect_mutations
 from tests.integration.conftest import BAYPLAN, LiveCluster

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.simulator.images import image_of
+from bayplan.kubelet.simulator.nodes.images import image_of
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support.virtual_time import run
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from kubernetes import client, config
 
-from bayplan.support.process_ids import process_id
+from bayplan.support.system.process_ids import process_id
 from tests.integration.conftest import BAYPLAN
 
 THEIRS = (

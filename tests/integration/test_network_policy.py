@@ -21,7 +21,7 @@ from bayplan.network.policy.enforcer import PolicyEnforcer, remove_policies
 from bayplan.network.policy.errors import PolicyError
 from bayplan.network.policy.table import NAME
 from bayplan.support.clock import SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SystemRandomness
 from bayplan.testing.mutations import detect_mutations
 from tests.namespaces import Namespace, needs_namespaces

@@ -21,11 +21,11 @@ from bayplan.cluster.settings import ClusterSettings
 from bayplan.kubelet.simulator import SimulatorSettings
 from bayplan.proxy.configuration import from_tree
 from bayplan.proxy.families import FAMILIES
-from bayplan.proxy.kernel import NetlinkKernel
-from bayplan.proxy.nft import Nft
 from bayplan.proxy.service import ProxyServer
+from bayplan.proxy.system.kernel import NetlinkKernel
+from bayplan.proxy.system.nft import Nft
 from bayplan.support.clock import SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SystemRandomness
 from bayplan.testing.mutations import detect_mutations
 from tests.integration.conftest import BAYPLAN, start, stop

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bayplan.api.types import core_v1
 from bayplan.cluster.settings import ClusterSettings
-from bayplan.kubelet.simulator.kwok_files import read_files
 from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.kubelet.simulator.stages.kwok_files import read_files
 from bayplan.testing.builders import deployment, pod
 from bayplan.testing.cluster import LiveCluster, running_cluster
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bayplan.cluster.settings import ClusterSettings
-from bayplan.kubelet.simulator.kwok_files import read_files
 from bayplan.kubelet.simulator.settings import SimulatorSettings
+from bayplan.kubelet.simulator.stages.kwok_files import read_files
 from bayplan.testing.handle import ClusterHandle
 
 HERE = Path(__file__).parent

@@ -9,7 +9,7 @@ import pytest
 from bayplan.api.types import core_v1
 from bayplan.kubelet.runtime.behaviour import Behaviour
 from bayplan.kubelet.runtime.simulated_state import ContainerRecord
-from tests.kubelet.played import Played, phase, play, ready
+from tests.kubelet.simulator.played import Played, phase, play, ready
 
 _START_SECONDS = 5.0
 

@@ -12,7 +12,7 @@ from bayplan.kubelet.eviction_manager import EvictionManager, Usage
 from bayplan.kubelet.kubelet import Kubelet
 from bayplan.kubelet.runtime.behaviour import Behaviour
 from bayplan.kubelet.runtime.errors import RuntimeUnavailableError
-from tests.kubelet.played import Played, container, phase, play, ready
+from tests.kubelet.simulator.played import Played, container, phase, play, ready
 
 MI = 1 << 20
 CAPACITY = 1000 * MI

@@ -7,7 +7,19 @@ import pytest
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.runtime.behaviour import Behaviour
-from tests.kubelet.played import ENDS, FAILS, NODE, Played, container, gone, phase, play, ready, status_of, waits
+from tests.kubelet.simulator.played import (
+    ENDS,
+    FAILS,
+    NODE,
+    Played,
+    container,
+    gone,
+    phase,
+    play,
+    ready,
+    status_of,
+    waits,
+)
 
 
 def test_a_pod_runs_is_ready_and_goes_with_all_that_it_had() -> None:
@@ -226,7 +238,7 @@ def test_a_phase_that_somebody_else_sets_stands_for_a_while() -> None:
 
 def test_a_static_pod_has_a_mirror_pod_that_comes_back() -> None:
     async def case(played: Played) -> None:
-        from bayplan.kubelet.static_pods import read_static_pod
+        from bayplan.kubelet.pods.static_pods import read_static_pod
 
         tree = {
             "apiVersion": "v1",

@@ -11,7 +11,7 @@ from bayplan.api.types import core_v1
 from bayplan.kubelet.errors import SyncError
 from bayplan.kubelet.runtime.behaviour import Behaviour
 from bayplan.kubelet.runtime.labels import POD_NAME
-from tests.kubelet.played import ENDS, NODE, Played, container, gone, phase, play, ready
+from tests.kubelet.simulator.played import ENDS, NODE, Played, container, gone, phase, play, ready
 
 
 @pytest.mark.parametrize(

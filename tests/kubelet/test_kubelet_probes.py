@@ -9,7 +9,7 @@ import pytest
 from bayplan.api.types import core_v1
 from bayplan.kubelet.prober.handlers import ProbeRunner
 from bayplan.kubelet.runtime.behaviour import Behaviour, Command
-from tests.kubelet.played import Played, container, phase, play, ready, status_of
+from tests.kubelet.simulator.played import Played, container, phase, play, ready, status_of
 
 
 def test_a_failing_liveness_probe_restarts_the_container() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.core.container_states import STATUS_UNKNOWN
+from bayplan.kubelet.core.containers.states import STATUS_UNKNOWN
+from bayplan.kubelet.pods.status_manager import StatusManager
 from bayplan.kubelet.runtime.behaviour import Behaviour
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
-from bayplan.kubelet.status_manager import StatusManager
-from tests.kubelet.played import ENDS, FAILS, Played, container, phase, play, ready, status_of
+from tests.kubelet.simulator.played import ENDS, FAILS, Played, container, phase, play, ready, status_of
 
 
 def test_a_kubelet_that_starts_again_leaves_containers_alone() -> None:

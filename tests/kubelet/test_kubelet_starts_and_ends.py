@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.pod_runtime import StartError
+from bayplan.kubelet.pods.pod_runtime import StartError
 from bayplan.kubelet.runtime.behaviour import Behaviour, Command
-from tests.kubelet.played import Played, container, gone, phase, play, ready, status_of, waits
+from tests.kubelet.simulator.played import Played, container, gone, phase, play, ready, status_of, waits
 
 
 def test_a_deadline_ends_a_pod_that_runs_well() -> None:

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayplan.api.container_logs import LogOptions
-from bayplan.kubelet import log_files
-from bayplan.kubelet.log_files import LogReader, full_time, last_text, parse_line, tail_offset
+from bayplan.api.pods.container_logs import LogOptions
+from bayplan.kubelet.logs import files as log_files
+from bayplan.kubelet.logs.files import LogReader, full_time, last_text, parse_line, tail_offset
 from bayplan.support.blocking import at_once
 from bayplan.support.clock import LoopClock
 from bayplan.support.timestamps import parse_rfc3339

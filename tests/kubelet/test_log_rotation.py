@@ -12,8 +12,8 @@ import pytest
 
 from bayplan.kubelet.core.log_names import container_of_link, link_name, pod_of_directory
 from bayplan.kubelet.errors import ConfigurationError
-from bayplan.kubelet.log_garbage import LogGarbage
-from bayplan.kubelet.log_rotation import LogRotation, compress, make_room
+from bayplan.kubelet.logs.garbage import LogGarbage
+from bayplan.kubelet.logs.rotation import LogRotation, compress, make_room
 from bayplan.kubelet.runtime.errors import NotFoundError, RuntimeRequestError
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.runtime.types import Container, ContainerState, ContainerStatus

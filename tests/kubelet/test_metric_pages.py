@@ -13,7 +13,7 @@ from bayplan.api.types import core_v1
 from bayplan.kubelet.simulator.answers import PodAnswers
 from bayplan.kubelet.simulator.errors import KwokFileError
 from bayplan.testing.builders import container, node, pod
-from tests.kubelet.test_pod_answers import answers, document
+from tests.kubelet.simulator.test_pod_answers import answers, document
 
 NODE = node("n")
 PODS = (pod("a", containers=(container("one"), container("two"))), pod("b", containers=(container("one"),)))

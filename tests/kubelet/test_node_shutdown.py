@@ -17,7 +17,7 @@ from bayplan.kubelet.kubelet import Kubelet
 from bayplan.kubelet.node_shutdown import STATE_FILE, NodeShutdown, ShutdownTimes
 from bayplan.kubelet.runtime.behaviour import Behaviour
 from bayplan.support.blocking import at_once
-from tests.kubelet.played import NODE, Played, container, phase, play, ready
+from tests.kubelet.simulator.played import NODE, Played, container, phase, play, ready
 
 SECOND_GROUP = GracePeriod(1000, 20)
 PERIODS = (GracePeriod(0, 10), SECOND_GROUP)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from bayplan.kubelet.container_starts import ContainerStarts
-from bayplan.kubelet.pleg import PodLifecycleEvents
-from bayplan.kubelet.pod_states import PodStateReader, PodStates
+from bayplan.kubelet.pods.container_starts import ContainerStarts
+from bayplan.kubelet.pods.pleg import PodLifecycleEvents
+from bayplan.kubelet.pods.pod_states import PodStateReader, PodStates
 from bayplan.kubelet.runtime.errors import UnsupportedError
 from bayplan.kubelet.runtime.simulated import SimulatedRuntime
 from bayplan.kubelet.runtime.types import (

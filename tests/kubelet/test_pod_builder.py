@@ -11,14 +11,14 @@ import msgspec
 import pytest
 
 from bayplan.api.types import core_v1, node_v1
-from bayplan.kubelet.container_events import ContainerEvents
-from bayplan.kubelet.core.container_allocation import ContainerAllocation
-from bayplan.kubelet.core.container_resources import LimitSettings
-from bayplan.kubelet.core.dns import NodeDns
+from bayplan.kubelet.core.containers.allocation import ContainerAllocation
+from bayplan.kubelet.core.containers.dns import NodeDns
+from bayplan.kubelet.core.containers.resources import LimitSettings
 from bayplan.kubelet.core.restarts import AnyContainer
 from bayplan.kubelet.images.manager import ImageManager
-from bayplan.kubelet.pod_builder import BuilderSettings, Cluster, ContainerAllocations, NodePodBuilder
-from bayplan.kubelet.pod_runtime import ContainerRequest, SandboxError, StartError
+from bayplan.kubelet.pods.container_events import ContainerEvents
+from bayplan.kubelet.pods.pod_builder import BuilderSettings, Cluster, ContainerAllocations, NodePodBuilder
+from bayplan.kubelet.pods.pod_runtime import ContainerRequest, SandboxError, StartError
 from bayplan.kubelet.resource_managers.errors import AllocationError
 from bayplan.kubelet.runtime.behaviour import SimulatedImage
 from bayplan.kubelet.runtime.simulated import SimulatedRuntime

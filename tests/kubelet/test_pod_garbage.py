@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.pod_garbage import AT_ONCE, PodGarbage
+from bayplan.kubelet.pods.pod_garbage import AT_ONCE, PodGarbage
 from bayplan.kubelet.runtime.simulated import SimulatedRuntime
 from bayplan.kubelet.runtime.types import ContainerState, Sandbox, SandboxState
 from bayplan.support.virtual_time import run
-from tests.kubelet.played import Played, phase, play
+from tests.kubelet.simulator.played import Played, phase, play
 
 if TYPE_CHECKING:
-    from bayplan.kubelet.pleg import PodLifecycleEvents
+    from bayplan.kubelet.pods.pleg import PodLifecycleEvents
     from bayplan.kubelet.runtime.interface import Runtime
 
 

@@ -13,15 +13,15 @@ from bayplan.api.types import core_v1, meta_v1
 from bayplan.client.client import STRATEGIC_PATCH
 from bayplan.client.events import EventRecorder
 from bayplan.kubelet.allocations import ALLOCATED, AllocationRecords
-from bayplan.kubelet.container_events import ContainerEvents
 from bayplan.kubelet.core.admission import NodeOffer
 from bayplan.kubelet.core.resize import Allocation
 from bayplan.kubelet.core.resources import CgroupResources
-from bayplan.kubelet.pod_resizes import PodResizes
+from bayplan.kubelet.pods.container_events import ContainerEvents
+from bayplan.kubelet.pods.pod_resizes import PodResizes
 from bayplan.kubelet.runtime.behaviour import Behaviour
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.support.blocking import at_once, in_thread
-from tests.kubelet.played import Played, container, play, ready
+from tests.kubelet.simulator.played import Played, container, play, ready
 
 T = TypeVar("T")
 

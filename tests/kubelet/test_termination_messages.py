@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bayplan.kubelet.pods.termination_messages import TerminationMessages
 from bayplan.kubelet.runtime.types import Container, ContainerState, ContainerStatus, Mount
-from bayplan.kubelet.termination_messages import TerminationMessages
 from bayplan.support.blocking import at_once
 from bayplan.support.virtual_time import run
 

@@ -21,7 +21,7 @@ from bayplan.kubelet.simulator import SimulatorSettings
 from bayplan.network.service import NetworkAgent
 from bayplan.network.settings import DataPlane, Masquerade, NetworkSettings, PodInterface
 from bayplan.support.clock import SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SystemRandomness
 from tests.network.nodes import node
 

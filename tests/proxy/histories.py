@@ -8,9 +8,9 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from bayplan.api.types import core_v1, discovery_v1
-from bayplan.proxy.desired_table import DesiredTable
 from bayplan.proxy.families import IPV4
-from bayplan.proxy.table_options import TableOptions, local_by_range
+from bayplan.proxy.rules.desired_table import DesiredTable
+from bayplan.proxy.rules.table_options import TableOptions, local_by_range
 from tests.proxy.objects import NODE, endpoint, endpoint_slice, service
 
 OPTIONS = TableOptions(family=IPV4, node_name=NODE)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from bayplan.proxy.errors import RulesError
 from bayplan.proxy.families import Family
-from bayplan.proxy.stale_connections import Connection
-from bayplan.proxy.transactions import KernelNames, KernelSet
+from bayplan.proxy.rules.stale_connections import Connection
+from bayplan.proxy.rules.transactions import KernelNames, KernelSet
 
 _NAME = r"([\w./-]+)"
 _COMMANDS = {

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from bayplan.api.types import core_v1, discovery_v1
-from bayplan.proxy.desired_table import DesiredTable
 from bayplan.proxy.families import FAMILIES, family_of
 from bayplan.proxy.family_syncer import FamilySyncer, Generations
-from bayplan.proxy.kernel import NetlinkKernel
 from bayplan.proxy.metrics import ProxyMetrics
-from bayplan.proxy.nft import Nft
-from bayplan.proxy.table_options import TableOptions, local_by_range
+from bayplan.proxy.rules.desired_table import DesiredTable
+from bayplan.proxy.rules.table_options import TableOptions, local_by_range
+from bayplan.proxy.system.kernel import NetlinkKernel
+from bayplan.proxy.system.nft import Nft
 from bayplan.support.blocking import in_thread
 from bayplan.support.clock import SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from tests.namespaces import NamespaceLoop
 from tests.proxy.network import NODE_ADDRESSES, PODS, SERVICES, Network
 from tests.proxy.objects import NODE

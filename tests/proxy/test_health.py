@@ -12,16 +12,16 @@ import pytest
 
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.proxy.configuration import KubeProxyConfiguration, from_tree
-from bayplan.proxy.desired_table import DesiredTable
 from bayplan.proxy.errors import ListenError
 from bayplan.proxy.families import IPV4, IPV6
 from bayplan.proxy.health import ProxyHealth
 from bayplan.proxy.http_endpoints import HttpEndpoints
 from bayplan.proxy.metrics import ProxyMetrics
+from bayplan.proxy.rules.desired_table import DesiredTable
+from bayplan.proxy.rules.table_options import TableOptions
 from bayplan.proxy.service_health import ServiceHealthServers
-from bayplan.proxy.table_options import TableOptions
 from bayplan.support.clock import SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.testing.clock import ManualClock
 from tests.proxy.objects import NODE, endpoint, endpoint_slice, service
 from tests.proxy.test_configuration import HEAD

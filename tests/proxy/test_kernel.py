@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from bayplan.proxy.desired_table import DesiredTable
 from bayplan.proxy.errors import RulesError
 from bayplan.proxy.families import IPV4, IPV6, Family
-from bayplan.proxy.kernel import NetlinkKernel
-from bayplan.proxy.kernel_tables import KernelTables
-from bayplan.proxy.machine_addresses import machine_addresses, node_port_addresses
-from bayplan.proxy.nft import NftLibrary, NftProgram
-from bayplan.proxy.table_options import TableOptions, local_by_interface
-from bayplan.proxy.transactions import deletion, difference, whole
+from bayplan.proxy.rules.desired_table import DesiredTable
+from bayplan.proxy.rules.table_options import TableOptions, local_by_interface
+from bayplan.proxy.rules.transactions import deletion, difference, whole
+from bayplan.proxy.system.kernel import NetlinkKernel
+from bayplan.proxy.system.kernel_tables import KernelTables
+from bayplan.proxy.system.machine_addresses import machine_addresses, node_port_addresses
+from bayplan.proxy.system.nft import NftLibrary, NftProgram
 from tests.namespaces import Namespace, needs_namespaces
 from tests.proxy.histories import OPTIONS, Step, histories
 from tests.proxy.objects import NODE, endpoint, endpoint_slice, service

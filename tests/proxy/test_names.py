@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bayplan.proxy.names import endpoint_base, is_service_chain, port_base
 from bayplan.proxy.objects import Endpoint, PortName
+from bayplan.proxy.rules.names import endpoint_base, is_service_chain, port_base
 
 NAME = PortName("testing", "service", "http", "tcp")
 LONG = PortName(

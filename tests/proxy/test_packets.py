@@ -9,7 +9,7 @@ import pytest
 
 from bayplan.api.types import core_v1
 from bayplan.proxy.families import IPV4, IPV6
-from bayplan.proxy.table_options import local_by_interface
+from bayplan.proxy.rules.table_options import local_by_interface
 from tests.namespaces import needs_namespaces
 from tests.proxy.network import CLIENT_ADDRESSES, NODE_ADDRESSES, A, B, C, Network, exchange, network
 from tests.proxy.node_rules import NodeRules, node_rules

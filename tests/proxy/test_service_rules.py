@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from bayplan.api.types import core_v1, discovery_v1
-from bayplan.proxy.desired_table import DesiredTable
 from bayplan.proxy.families import IPV4, IPV6
-from bayplan.proxy.table_items import Chain, Element, Item, ItemKind, Items, SetDefinition
-from bayplan.proxy.table_options import TableOptions, local_by_interface, local_by_range
+from bayplan.proxy.rules.desired_table import DesiredTable
+from bayplan.proxy.rules.table_items import Chain, Element, Item, ItemKind, Items, SetDefinition
+from bayplan.proxy.rules.table_options import TableOptions, local_by_interface, local_by_range
 from tests.proxy.objects import NODE, endpoint, endpoint_slice, service
 
 LOCAL = local_by_range(IPV4, "10.0.0.0/8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bayplan.proxy.objects import Endpoint, PortName, ServicePort
-from bayplan.proxy.stale_connections import Connection, stale_connections
+from bayplan.proxy.rules.stale_connections import Connection, stale_connections
 
 CLUSTER, BALANCER, EXTERNAL = "10.96.0.1", "203.0.113.1", "203.0.113.2"
 SERVING, GONE = "10.1.0.1", "10.1.0.9"

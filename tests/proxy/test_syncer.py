@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from bayplan.proxy.desired_table import DesiredTable
 from bayplan.proxy.families import FAMILIES, IPV4, IPV6, Family
 from bayplan.proxy.family_syncer import FamilySyncer, Generations
 from bayplan.proxy.health import ProxyHealth
 from bayplan.proxy.metrics import ProxyMetrics
+from bayplan.proxy.rules.desired_table import DesiredTable
+from bayplan.proxy.rules.table_options import TableOptions
 from bayplan.proxy.syncer import Syncer
-from bayplan.proxy.table_options import TableOptions
 from bayplan.support.blocking import at_once
 from bayplan.support.clock import LoopClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.virtual_time import run
 from tests.proxy.model_kernel import ModelKernel, Table
 from tests.proxy.objects import NODE, endpoint_slice, service

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bayplan.proxy import machine
-from bayplan.proxy.sysctls import set_sysctls
+from bayplan.proxy.system import machine
+from bayplan.proxy.system.sysctls import set_sysctls
 from tests.proxy.test_configuration import configured
 
 

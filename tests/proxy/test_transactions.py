@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from bayplan.proxy.desired_table import DesiredTable
 from bayplan.proxy.families import IPV4, IPV6
-from bayplan.proxy.transactions import deletion, difference, removal, whole
+from bayplan.proxy.rules.desired_table import DesiredTable
+from bayplan.proxy.rules.transactions import deletion, difference, removal, whole
 from tests.proxy.histories import OPTIONS, Step, histories
 from tests.proxy.model_kernel import ModelKernel, Table
 from tests.proxy.objects import endpoint_slice, service

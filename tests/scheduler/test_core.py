@@ -14,7 +14,7 @@ from bayplan.scheduler.configuration.settings import load
 from bayplan.scheduler.core import SchedulerCore
 from bayplan.scheduler.library import typed
 from tests.scheduler.objects import Tree, node, pod
-from tests.scheduler.test_queue import Clock
+from tests.scheduler.queueing.test_queue import Clock
 
 
 class Setup:

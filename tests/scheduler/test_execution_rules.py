@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bayplan.api.execution_rules import ANNOTATION
+from bayplan.api.pods.execution_rules import ANNOTATION
 from bayplan.scheduler import evaluate, place
 from tests.scheduler.objects import Tree, node, pod
 

@@ -19,11 +19,11 @@ from bayplan.scheduler.core import Outcome
 from bayplan.scheduler.snapshot.pods import pod_key
 from tests.scheduler.devices import claim as device_claim
 from tests.scheduler.devices import device, device_class, slice_of
+from tests.scheduler.gangs.test_gangs import group
 from tests.scheduler.objects import Tree, node, pod
 from tests.scheduler.plugins.test_volume_binding import claim as volume_claim
 from tests.scheduler.plugins.test_volume_binding import storage_class, volume
 from tests.scheduler.test_core import Setup
-from tests.scheduler.test_gangs import group
 
 NODES = 4
 STEPS = 120

@@ -14,19 +14,19 @@ from bayplan.client.transport import SentRequest
 from bayplan.scheduler.binding import Changes, ClientActions
 from bayplan.scheduler.framework.extension_points import Actions
 from bayplan.scheduler.framework.verdicts import ActionError, PluginError
-from bayplan.scheduler.gang_cycle import INCOMPLETE, PREEMPTING, GroupResult
+from bayplan.scheduler.gangs.gang_cycle import INCOMPLETE, PREEMPTING, GroupResult
 from bayplan.scheduler.library import typed
 from bayplan.scheduler.metrics import SchedulerMetrics
 from bayplan.scheduler.reporting import Reporter
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from tests.scheduler.devices import claim, device, device_class, exactly, slice_of, user
 from tests.scheduler.kernels.loaded import use
 from tests.scheduler.objects import Tree, node, pod
 from tests.scheduler.plugins.test_volume_binding import claim as volume_claim
 from tests.scheduler.plugins.test_volume_binding import storage_class, volume
 from tests.scheduler.plugins.test_volume_binding import user as volume_user
+from tests.scheduler.queueing.test_queue import Clock
 from tests.scheduler.test_core import Setup
-from tests.scheduler.test_queue import Clock
 
 if TYPE_CHECKING:
     from bayplan.client import Client

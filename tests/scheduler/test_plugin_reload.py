@@ -14,16 +14,16 @@ import pytest
 from bayplan.api.types.core_v1 import Pod
 from bayplan.scheduler import registry
 from bayplan.scheduler.core import Outcome, SchedulerCore
+from bayplan.scheduler.development.plugin_files import PluginFileError, PluginFiles
+from bayplan.scheduler.development.plugin_reload import PluginReload
 from bayplan.scheduler.library import typed
-from bayplan.scheduler.plugin_files import PluginFileError, PluginFiles
-from bayplan.scheduler.plugin_reload import PluginReload
 from bayplan.scheduler.service import SchedulerService
 from bayplan.support.clock import SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SeededRandomness
 from tests.scheduler.objects import node, pod
+from tests.scheduler.queueing.test_queue import Clock
 from tests.scheduler.running import World, play
-from tests.scheduler.test_queue import Clock
 
 PLUGIN = """
 from bayplan.scheduler.framework.extension_points import ScalarFilterPlugin, Scope

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from bayplan.scheduler import Planner
-from bayplan.scheduler.evaluation import Evaluation, amounts_in
 from bayplan.scheduler.framework.extension_points import FilterPlugin
 from bayplan.scheduler.framework.post_filter import Candidate
 from bayplan.scheduler.framework.state import CycleState, PodShape
 from bayplan.scheduler.framework.verdicts import Codes, PluginError, Status
+from bayplan.scheduler.scoring.evaluation import Evaluation, amounts_in
 from bayplan.scheduler.snapshot.labels import Rows
 from tests.scheduler.installing import install
 from tests.scheduler.objects import affinity_term, node, pod, spread

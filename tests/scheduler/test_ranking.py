@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayplan.scheduler.ranking import NameOrder, Ranking, SortedNumbers
+from bayplan.scheduler.scoring.ranking import NameOrder, Ranking, SortedNumbers
 
 totals = st.lists(st.integers(-2, 3), min_size=1, max_size=12)
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from bayplan.scheduler import Planner
-from bayplan.scheduler.sampling import FEWEST, NodeSampling
-from bayplan.scheduler.shared_answers import NO_NODE
+from bayplan.scheduler.scoring.sampling import FEWEST, NodeSampling
+from bayplan.scheduler.scoring.shared_answers import NO_NODE
 from tests.scheduler.objects import node, pod
 
 

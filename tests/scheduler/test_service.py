@@ -24,7 +24,7 @@ from bayplan.scheduler.library import typed
 from bayplan.scheduler.reporting import Preemptor, Reporter
 from bayplan.scheduler.service import SchedulerService
 from bayplan.support.clock import SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SeededRandomness
 from tests.client.transports import StubTransport
 from tests.scheduler.installing import install

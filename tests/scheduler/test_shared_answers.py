@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from bayplan.scheduler import Planner
-from bayplan.scheduler.evaluation import _OFTEN, Evaluation
 from bayplan.scheduler.framework import resource_columns, two_resource_scores
 from bayplan.scheduler.framework.extension_points import ScorePlugin
 from bayplan.scheduler.framework.state import CycleState
+from bayplan.scheduler.scoring.evaluation import _OFTEN, Evaluation
 from bayplan.scheduler.snapshot.counters import PodCounts
 from tests.scheduler.kernels.loaded import use
 from tests.scheduler.objects import affinity_term, node, pod, spread, taint

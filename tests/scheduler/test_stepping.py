@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from bayplan.cli.main import main
 from bayplan.scheduler import Planner
-from bayplan.scheduler.stepping import DecisionSteps, Step, step_through
+from bayplan.scheduler.development.stepping import DecisionSteps, Step, step_through
 from tests.scheduler.objects import node, pod
 
 CLUSTER = """\

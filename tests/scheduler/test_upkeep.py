@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from bayplan.scheduler import Planner, cross_node_scores, evaluation, totals
+from bayplan.scheduler import Planner
 from bayplan.scheduler.framework import resource_columns, spreading
 from bayplan.scheduler.plugins import inter_pod_affinity
+from bayplan.scheduler.scoring import cross_node_scores, evaluation, totals
 from bayplan.scheduler.snapshot import snapshot
 from tests.scheduler.kernels.loaded import use
 from tests.scheduler.objects import affinity_term, node, pod, spread, taint

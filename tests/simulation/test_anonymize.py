@@ -6,7 +6,7 @@ import pytest
 
 from bayplan.api.codec import encode, from_tree
 from bayplan.api.types import apps_v1, core_v1, meta_v1, resource_v1, storage_v1
-from bayplan.cluster.storage import NAME
+from bayplan.cluster.storage.default_class import NAME
 from bayplan.controllers.autoscaling.cluster_autoscaler_rules import SAFE_VOLUMES
 from bayplan.controllers.volumes.volume_binder import PROVISIONER
 from bayplan.scheduler import evaluate

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from bayplan.api.types import apps_v1, core_v1, meta_v1
 from bayplan.cli.main import main
-from bayplan.cluster.unserved import UnservedKinds
+from bayplan.cluster.manifests.unserved import UnservedKinds
 from bayplan.simulation.questions.capacity import capacity, mix_capacity
 from bayplan.simulation.snapshots.planner import QuestionError, node_shape, pod_named, pod_of_file, pod_of_requests
 from bayplan.simulation.snapshots.snapshot import to_bytes

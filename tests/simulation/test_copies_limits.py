@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from bayplan.api.codec import encode, from_tree
 from bayplan.api.types import autoscaling_v2, core_v1
 from bayplan.cli.main import main
-from bayplan.cluster.apply import apply_manifests
+from bayplan.cluster.manifests.apply import apply_manifests
 from bayplan.simulation.actions import Apply, Scale
 from bayplan.simulation.fixes.search import fixes_for
 from bayplan.simulation.questions.what_if import Outcome, simulate

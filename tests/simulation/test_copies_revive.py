@@ -13,7 +13,7 @@ from bayplan.api.types import apps_v1, batch_v1, core_v1, meta_v1, storage_v1
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.controllers.workloads.job_indexes import ANNOTATION
-from bayplan.kubelet.simulator.nodes import SILENT
+from bayplan.kubelet.simulator.nodes.objects import SILENT
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.readers.live import read_live
 from bayplan.simulation.snapshots.anonymize import anonymized

@@ -10,7 +10,7 @@ import pytest
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.types.scalars import Quantity
 from bayplan.client import Client
-from bayplan.kubelet.simulator.nodes import SILENT, offer
+from bayplan.kubelet.simulator.nodes.objects import SILENT, offer
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support.virtual_time import run
 

@@ -6,7 +6,7 @@ import pytest
 
 from bayplan.api.types import coordination_v1, core_v1
 from bayplan.client.transport import Transport
-from bayplan.kubelet.simulator.nodes import LEASE_NAMESPACE, SILENT
+from bayplan.kubelet.simulator.nodes.objects import LEASE_NAMESPACE, SILENT
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.faults.transport import Faults, FaultyTransport
 from bayplan.simulation.virtual_cluster import EPOCH, VirtualCluster

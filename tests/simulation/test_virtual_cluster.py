@@ -13,7 +13,7 @@ from typing import TypeVar
 import pytest
 
 from bayplan.api.types import apps_v1, core_v1
-from bayplan.kubelet.simulator.nodes import SILENT
+from bayplan.kubelet.simulator.nodes.objects import SILENT
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support.virtual_time import run
 from bayplan.testing.builders import deployment

@@ -10,7 +10,7 @@ import pytest
 
 PROGRAM = """
 import resource
-from bayplan.support.allocator import keep_freed_memory
+from bayplan.support.memory.allocator import keep_freed_memory
 {}
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

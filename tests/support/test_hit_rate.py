@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayplan.support.hit_rate import HitRate
+from bayplan.support.memory.hit_rate import HitRate
 
 
 def answered(rate: HitRate, count: int, *, hits: bool) -> int:

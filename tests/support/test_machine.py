@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bayplan.support.machine import default_address, has_ipv6, has_net_admin, hostname, machine_addresses
+from bayplan.support.system.machine import default_address, has_ipv6, has_net_admin, hostname, machine_addresses
 
 
 def test_names_of_nodes_are_lower_case(monkeypatch: pytest.MonkeyPatch) -> None:

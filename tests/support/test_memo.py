@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayplan.support import memo as memos
-from bayplan.support.memo import ENTRY_BYTES, Memo, age_all, memoized, statistics
-from bayplan.support.memo_metrics import memo_metrics
+from bayplan.support.memory import memo as memos
+from bayplan.support.memory.memo import ENTRY_BYTES, Memo, age_all, memoized, statistics
+from bayplan.support.memory.memo_metrics import memo_metrics
 
 
 def made(name: str, entries: int) -> Memo[Any, Any]:

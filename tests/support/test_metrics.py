@@ -7,7 +7,7 @@ import math
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bayplan.support.metrics import Registry, exponential_buckets, number
+from bayplan.support.metrics.instruments import Registry, exponential_buckets, number
 
 
 def samples(registry: Registry) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bayplan.support.mounts import MountPoint, mount_at, mount_info_below, mounts_below, parse_mount_info
+from bayplan.support.system.mounts import MountPoint, mount_at, mount_info_below, mounts_below, parse_mount_info
 
 TEXT = r"""36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
 37 35 0:21 / /a\040b\134c rw shared:7 propagate_from:2 - tmpfs tmpfs rw,size=4k

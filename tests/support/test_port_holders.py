@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bayplan.support.port_holders import holder_of
+from bayplan.support.system.port_holders import holder_of
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells who listens")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bayplan.support.private_files import (
+from bayplan.support.system.private_files import (
     create_private,
     make_contents_private,
     make_file_private,

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from bayplan.support.programs import ProgramError, run, succeeds
+from bayplan.support.system.programs import ProgramError, run, succeeds
 
 
 def test_output_of_a_program_that_reads_its_input() -> None:

@@ -10,8 +10,8 @@ from typing import TypeVar
 import pytest
 
 from bayplan.csi.messages import Empty, RegistrationStatus
-from bayplan.support.rpc import BlockingConnection, Connection, SocketServer
-from bayplan.support.rpc_errors import RpcError
+from bayplan.support.grpc.calls import BlockingConnection, Connection, SocketServer
+from bayplan.support.grpc.errors import RpcError
 from tests.support.late_socket import late_socket
 
 METHOD = "/test.Service/Method"

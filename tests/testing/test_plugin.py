@@ -13,7 +13,7 @@ from kubernetes.client.exceptions import ApiException
 from bayplan.api.codec import to_tree
 from bayplan.api.errors import ApiError
 from bayplan.api.types import apps_v1, core_v1
-from bayplan.cluster.manifests import ManifestError
+from bayplan.cluster.manifests.reading import ManifestError
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.testing.builders import deployment

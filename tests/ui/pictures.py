@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from bayplan.api.types import apps_v1, core_v1
-from bayplan.cluster.apply import apply_manifests
 from bayplan.cluster.cluster import Cluster
-from bayplan.cluster.manifests import read_manifests
+from bayplan.cluster.manifests.apply import apply_manifests
+from bayplan.cluster.manifests.reading import read_manifests
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.testing.builders import deployment

@@ -25,8 +25,8 @@ from bayplan.csi.server import csi_server, handlers
 from bayplan.csi_local.operations import Operations
 from bayplan.support.blocking import in_thread
 from bayplan.support.clock import Clock, SystemClock
-from bayplan.support.mounts import MountError, SystemMounter, clean_up_mount_point, mount_at
-from bayplan.support.programs import ProgramError, run
+from bayplan.support.system.mounts import MountError, SystemMounter, clean_up_mount_point, mount_at
+from bayplan.support.system.programs import ProgramError, run
 
 from .discover import LABEL, is_usable, size_of
 from .fuse import FuseFile

@@ -21,9 +21,9 @@ from bayplan.csi_controller.service import CsiControllers, discover
 from bayplan.csi_controller.settings import CsiControllerSettings
 from bayplan.informers import InformerFactory
 from bayplan.support.clock import Clock, SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.grpc.calls import Connection
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SystemRandomness
-from bayplan.support.rpc import Connection
 from bayplan.support.tasks import Supervisor
 
 from . import rules, workloads

@@ -19,7 +19,7 @@ from bayplan.api.custom_resources.numbers import NumberError
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.errors import quoted
 from bayplan.api.feature_gates import ALL_GATES, may_have_gated_fields
-from bayplan.api.json_syntax import infinite_number, large_number, too_large
+from bayplan.api.json.syntax import infinite_number, large_number, too_large
 from bayplan.api.kinds import Kind
 from bayplan.api.times import FormError, settle
 from bayplan.api.types import meta_v1
@@ -186,7 +186,7 @@ def _problem(cls: type[Any], data: bytes, error: Exception) -> DecodeError:
 
 
 def _first_problem(cls: type[Any], data: bytes) -> str | None:
-    from bayplan.api.decode_problems import first_problem  # what is seldom needed
+    from bayplan.api.json.decode_problems import first_problem  # what is seldom needed
 
     return first_problem(cls, data)
 
@@ -303,7 +303,7 @@ def _find_problems(value: Any, path: str, unknown: Set[str], found: dict[str, No
 
 def _reads_itself(of: schema.Schema) -> bool:
     """Whether a type reads its JSON by itself."""
-    from bayplan.api.decode_problems import READERS  # what is seldom needed
+    from bayplan.api.json.decode_problems import READERS  # what is seldom needed
 
     return of.get("$ref", "").rpartition(".")[2] in READERS
 

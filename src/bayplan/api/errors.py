@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from bayplan.api.go_json import escaped
+from bayplan.api.json.writing import escaped
 from bayplan.api.types import meta_v1
 
 MOST_ERRORS = 10_000

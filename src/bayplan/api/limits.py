@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from bayplan.api.pod_resources import pod_total
+from bayplan.api.pods.resources import pod_total
 from bayplan.api.quantity import Quantity
 from bayplan.api.quota.amounts import ZERO, Amounts, parsed
 from bayplan.api.types import core_v1

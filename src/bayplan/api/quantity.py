@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from functools import total_ordering
 
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 PATTERN_MESSAGE = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 """Kubernetes' own words, shown to users as they are."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from bayplan.api import quantity, schema
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 from bayplan.support.timestamps import rfc3339, unix_seconds
 
 SECONDS_LAYOUT = "2006-01-02T15:04:05Z07:00"

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from bayplan.support.private_files import make_private_directory, write_private
+from bayplan.support.system.private_files import make_private_directory, write_private
 
 CA_YEARS, LEAF_YEARS = 10, 1
 RENEW_BEFORE = timedelta(days=30)

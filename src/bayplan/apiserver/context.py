@@ -12,7 +12,7 @@ from bayplan.api.codec import (
     encode,
     takes_more_than,
 )
-from bayplan.api.conversion import WebhookNeeded, convert
+from bayplan.api.conversions.kinds import WebhookNeeded, convert
 from bayplan.api.errors import ApiError, failure
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.strategies import strategy_for
@@ -45,7 +45,7 @@ from bayplan.apiserver.writes.repeated_writes import RepeatedWrites
 from bayplan.apiserver.writes.unchanged_writes import UnchangedWrites
 from bayplan.apiserver.writes.write_memo import WriteMemo
 from bayplan.support.clock import Clock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import Randomness
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bayplan.apiserver.metric_stability import described
 from bayplan.apiserver.requests import CHECK_HEADERS, TEXT, Request, Response
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 
 if TYPE_CHECKING:
     from bayplan.apiserver.server import ApiServer

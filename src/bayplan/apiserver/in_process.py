@@ -239,7 +239,7 @@ class _SharedWatch:
             raise ApiError(entry.decoded)
         obj = self._cache.shared(entry)
         if self._kind is not self._stored:
-            from bayplan.api.conversion import convert
+            from bayplan.api.conversions.kinds import convert
 
             return convert(obj, self._stored, self._kind)
         return obj

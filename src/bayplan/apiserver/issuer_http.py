@@ -10,7 +10,7 @@ import aiohttp
 
 from bayplan.apiserver.authentication.oidc.key_sets import FetchError
 from bayplan.apiserver.routing.dialing import dial_problem
-from bayplan.support.trust import trust
+from bayplan.support.web.trust import trust
 
 _SECONDS: Final = 30.0
 """For a page, as in kube-apiserver."""

@@ -25,7 +25,7 @@ from bayplan.apiserver.requests import TEXT, Request, Response, bool_parameter
 from bayplan.apiserver.routing import forwards_page
 from bayplan.apiserver.state_metrics import measure_state
 from bayplan.apiserver.zpages import flagz, statusz
-from bayplan.support.metrics import CONTENT_TYPE
+from bayplan.support.metrics.instruments import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from bayplan.apiserver.server import ApiServer

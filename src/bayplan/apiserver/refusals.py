@@ -8,7 +8,7 @@ from bayplan.api.errors import ApiError, unauthorized
 from bayplan.apiserver.reads.negotiation import JSON, PLAIN, Form, negotiate_error
 from bayplan.apiserver.reads.representation import in_form
 from bayplan.apiserver.requests import Request, Response, check_timeout
-from bayplan.support.tracebacks import forget_frames
+from bayplan.support.memory.tracebacks import forget_frames
 
 
 def refusal(request: Request, error: ApiError) -> Response:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from bayplan.api.field_selectors import parse_fields
-from bayplan.api.selectors import SelectorError
+from bayplan.api.selectors.fields import parse_fields
+from bayplan.api.selectors.labels import SelectorError
 
 PUBLIC_PATHS: Final = ("/healthz", "/livez", "/readyz", "/version")
 """What anybody may read, with what lies below it."""

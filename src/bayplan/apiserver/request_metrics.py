@@ -12,7 +12,7 @@ from bayplan.apiserver.discovery.deprecation import deprecation_of
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.reads.cache import ResourceCache
 from bayplan.apiserver.requests import Request, ResourcePath, Response
-from bayplan.support.metrics import Counter, Gauge, Histogram, Registry, exponential_buckets
+from bayplan.support.metrics.instruments import Counter, Gauge, Histogram, Registry, exponential_buckets
 
 _SCOPE = ("verb", "group", "version", "resource", "subresource", "scope", "component")
 _BUCKETS = (

@@ -54,8 +54,8 @@ from bayplan.apiserver.writes.submitting import SubmittedRequest, may_submit
 from bayplan.store.errors import StoreUnavailable
 from bayplan.store.interface import Store
 from bayplan.support.clock import Clock
-from bayplan.support.memo_metrics import memo_metrics
-from bayplan.support.metrics import Registry
+from bayplan.support.memory.memo_metrics import memo_metrics
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import Randomness
 
 if TYPE_CHECKING:

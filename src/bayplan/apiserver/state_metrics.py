@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from bayplan.apiserver.aggregation.registry import is_available
 from bayplan.apiserver.reads.cache import ResourceCache
 from bayplan.apiserver.reads.history import HISTORY_LIMIT
-from bayplan.support.metrics import Counter, Family, Gauge, Histogram, Registry
-from bayplan.support.process_metrics import measure_process
+from bayplan.support.metrics.instruments import Counter, Family, Gauge, Histogram, Registry
+from bayplan.support.metrics.process import measure_process
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

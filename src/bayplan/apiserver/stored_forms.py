@@ -12,8 +12,8 @@ import msgspec
 
 from bayplan.api import protobuf
 from bayplan.api.codec import DecodeError, decode, encode
-from bayplan.api.conversion import convert
-from bayplan.api.conversion_definitions import from_v1beta1
+from bayplan.api.conversions.definitions import from_v1beta1
+from bayplan.api.conversions.kinds import convert
 from bayplan.api.kinds import Kind, KindTable, resource_of_key
 from bayplan.api.optional_kinds import EVERY_KIND
 from bayplan.api.schema import definition_of

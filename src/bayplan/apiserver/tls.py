@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bayplan.apiserver.certificates import KeyPair
-from bayplan.support.private_files import temporary_private_file
-from bayplan.support.trust import ask_for_client_certificates, trust
+from bayplan.support.system.private_files import temporary_private_file
+from bayplan.support.web.trust import ask_for_client_certificates, trust
 
 
 @dataclass(frozen=True, slots=True)

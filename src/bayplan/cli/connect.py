@@ -13,7 +13,7 @@ from bayplan.client import Client
 
 if TYPE_CHECKING:
     from bayplan.client.credentials import Credentials
-    from bayplan.support.metrics import Registry
+    from bayplan.support.metrics.instruments import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 

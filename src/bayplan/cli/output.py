@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from bayplan.cluster.unserved import UnservedKinds
-    from bayplan.scheduler.plugin_files import PluginFiles
+    from bayplan.cluster.manifests.unserved import UnservedKinds
+    from bayplan.scheduler.development.plugin_files import PluginFiles
 
 F = TypeVar("F", bound=Callable[..., Any])
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -52,8 +52,8 @@ def plugins_in(files: tuple[Path, ...]) -> PluginFiles | None:
     """What is in files of plugins; None without files. Raises Failure."""
     if not files:
         return None
+    from bayplan.scheduler.development.plugin_files import PluginFiles
     from bayplan.scheduler.errors import SchedulerError
-    from bayplan.scheduler.plugin_files import PluginFiles
 
     try:
         return PluginFiles(files)

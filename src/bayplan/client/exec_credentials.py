@@ -20,8 +20,8 @@ import msgspec
 
 from bayplan.client.errors import KubeconfigError, TransportError
 from bayplan.support.clock import SystemClock
-from bayplan.support.private_files import temporary_private_file
-from bayplan.support.programs import output_of
+from bayplan.support.system.private_files import temporary_private_file
+from bayplan.support.system.programs import output_of
 from bayplan.support.timestamps import parse_rfc3339
 
 _VERSIONS: Final = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")

@@ -9,7 +9,7 @@ from typing import Final
 
 from bayplan.client.credentials import Credentials, FileToken
 from bayplan.client.errors import KubeconfigError
-from bayplan.support.trust import trust
+from bayplan.support.web.trust import trust
 
 ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where pods have what their service account is known by."""

@@ -19,8 +19,8 @@ import yaml
 from bayplan.client.credentials import Credentials, FileToken, TokenSource
 from bayplan.client.errors import KubeconfigError
 from bayplan.client.exec_credentials import ExecPlugin, ServerInfo
-from bayplan.support.private_files import temporary_private_file
-from bayplan.support.trust import trust
+from bayplan.support.system.private_files import temporary_private_file
+from bayplan.support.web.trust import trust
 
 
 class _Entry(NamedTuple):

@@ -23,7 +23,7 @@ from bayplan.api.types import core_v1
 from bayplan.api.types.meta_v1 import ObjectMeta
 from bayplan.api.types.scalars import Object
 from bayplan.client.transport import EventDecoder
-from bayplan.support.memo import Memo
+from bayplan.support.memory.memo import Memo
 
 _SPECS_BYTES: Final = 128 << 20
 """Memory for the latest spec of each pod."""

@@ -13,7 +13,7 @@ from bayplan.api.types import authentication_v1, authorization_v1
 from bayplan.client.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.support.clock import Clock
-from bayplan.support.memo import Memo
+from bayplan.support.memory.memo import Memo
 
 _ENTRY_BYTES = 400
 _MOST_BYTES = 2 << 20

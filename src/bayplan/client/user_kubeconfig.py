@@ -11,7 +11,7 @@ from typing import Any, Final
 import yaml
 
 from bayplan.client.errors import KubeconfigError
-from bayplan.support.private_files import create_private, make_private_directory, replacing
+from bayplan.support.system.private_files import create_private, make_private_directory, replacing
 
 OWNER: Final = "bayplan.dev/cluster"
 """Name of the extension that says to which cluster's directory an entry belongs."""

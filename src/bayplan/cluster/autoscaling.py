@@ -13,12 +13,12 @@ from bayplan.api.types import apps_v1, core_v1, policy_v1, resource_v1, storage_
 from bayplan.client import Client
 from bayplan.client.errors import ClientError
 from bayplan.controllers.autoscaling.cluster_autoscaler_rules import MakeSandbox, NodeGroup, NodeGroupError, Sandbox
-from bayplan.kubelet.simulator.groups import (
+from bayplan.kubelet.simulator.nodes.groups import (
     NodeGroupSettings,
     make_group_node,
     template_node,
 )
-from bayplan.kubelet.simulator.nodes import free_network
+from bayplan.kubelet.simulator.nodes.objects import free_network
 from bayplan.scheduler.library import Config, Planner
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.support.clock import Clock

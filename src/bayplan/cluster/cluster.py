@@ -28,30 +28,30 @@ from bayplan.apiserver.webhooks.http import HttpSender
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
 from bayplan.client.own_kubeconfig import render
+from bayplan.cluster.api_server.serving import Serving
+from bayplan.cluster.api_server.token_key_files import TokenKeyFiles
 from bayplan.cluster.components import CONTROLLERS, DESCHEDULER, NODES, SCHEDULER, Components, SigningCredentials
 from bayplan.cluster.contents import take_in
 from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER, FRONT_PROXY, KUBELET_CLIENT, obtain
 from bayplan.cluster.errors import AddressInUse, ClusterError
-from bayplan.cluster.serving import Serving
+from bayplan.cluster.questions.what_if import respond, take
 from bayplan.cluster.settings import ClusterSettings
-from bayplan.cluster.storage import publish_storage_class
-from bayplan.cluster.storage_sizes import StorageSizes
-from bayplan.cluster.stores import stores_of
-from bayplan.cluster.token_key_files import TokenKeyFiles
-from bayplan.cluster.what_if import respond, take
+from bayplan.cluster.storage.default_class import publish_storage_class
+from bayplan.cluster.storage.sizes import StorageSizes
+from bayplan.cluster.storage.stores import stores_of
 from bayplan.support.clock import Clock, SystemClock
-from bayplan.support.machine import default_address, machine_addresses
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import Randomness, SystemRandomness
+from bayplan.support.system.machine import default_address, machine_addresses
 
 if TYPE_CHECKING:
-    from bayplan.apiserver.admission.image_policy import ImagePolicyWebhook
-    from bayplan.cluster.authentication import Authentication
-    from bayplan.cluster.authorization import Authorization
-    from bayplan.cluster.encryption import Encryption
-    from bayplan.cluster.group_member import GroupMember
-    from bayplan.cluster.tracing import OpenTelemetryTracing
-    from bayplan.cluster.worker_process import WorkerProcess
+    from bayplan.apiserver.admission.pods.image_policy import ImagePolicyWebhook
+    from bayplan.cluster.api_server.authentication import Authentication
+    from bayplan.cluster.api_server.authorization import Authorization
+    from bayplan.cluster.api_server.encryption import Encryption
+    from bayplan.cluster.api_server.tracing import OpenTelemetryTracing
+    from bayplan.cluster.processes.group_member import GroupMember
+    from bayplan.cluster.processes.worker_process import WorkerProcess
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ class Cluster:
         """What traces requests; None if nothing does. Raises ClusterError."""
         if not settings.tracing_config_file:
             return None
-        from bayplan.cluster.tracing import open_tracing  # needs OpenTelemetry
+        from bayplan.cluster.api_server.tracing import open_tracing  # needs OpenTelemetry
 
         return open_tracing(Path(settings.tracing_config_file), lease_name(socket.gethostname()))
 
@@ -156,7 +156,7 @@ class Cluster:
         """What is encrypted in the store; None if nothing is. Raises ClusterError."""
         if not settings.encryption_provider_config:
             return None
-        from bayplan.cluster.encryption import Encryption  # few clusters have it
+        from bayplan.cluster.api_server.encryption import Encryption  # few clusters have it
 
         server_id = lease_name(socket.gethostname())
         return Encryption(Path(settings.encryption_provider_config), self.clock, self.metrics, server_id)
@@ -166,7 +166,7 @@ class Cluster:
         given = settings.authentication
         if not (given.config_file or given.issuer or given.webhook_config_file):
             return None
-        from bayplan.cluster.authentication import Authentication  # few clusters have it
+        from bayplan.cluster.api_server.authentication import Authentication  # few clusters have it
 
         return Authentication(given, self.api, lease_name(socket.gethostname()))
 
@@ -174,7 +174,7 @@ class Cluster:
         """The authorizers that need files; None if there are none. Raises ClusterError."""
         if not (settings.authorization.config_file or {"ABAC", "Webhook"} & set(settings.authorization_modes)):
             return None
-        from bayplan.cluster.authorization import Authorization  # few clusters have them
+        from bayplan.cluster.api_server.authorization import Authorization  # few clusters have them
 
         return Authorization(settings, self.api, lease_name(socket.gethostname()))
 
@@ -182,7 +182,7 @@ class Cluster:
         """What asks a webhook about images; None if nothing does. Raises ClusterError."""
         if "ImagePolicyWebhook" not in settings.enable_admission_plugins:
             return None
-        from bayplan.cluster.image_policy import connect_image_policy  # few clusters have it
+        from bayplan.cluster.api_server.image_policy import connect_image_policy  # few clusters have it
 
         try:
             return connect_image_policy(self.api.context)
@@ -213,7 +213,7 @@ class Cluster:
         """Open the store, serve the API, start the components. Raises ClusterError, StoreError."""
         self._crashed = asyncio.get_running_loop().create_future()
         if self.settings.api.audit is not None:
-            from bayplan.cluster.auditing import open_audit_log  # few clusters have one
+            from bayplan.cluster.api_server.auditing import open_audit_log  # few clusters have one
 
             lines = self._member.audit_lines if self._member is not None else None
             self.api.auditor = open_audit_log(self.settings.api.audit, self.api, self.clock, self.randomness, lines)

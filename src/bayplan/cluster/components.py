@@ -13,7 +13,7 @@ from bayplan.client import Client
 from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.support.clock import Clock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import Randomness
 from bayplan.support.tasks import Crash, Supervisor
 
@@ -168,7 +168,7 @@ class Components:
         return partial(ClusterAutoscalerController, provider=provider, sandbox=sandbox, kinds=SANDBOX_KINDS)
 
     def _scheduler(self, *, schedules: bool = True) -> Coroutine[Any, Any, None]:
-        from bayplan.scheduler.plugin_files import PluginFiles
+        from bayplan.scheduler.development.plugin_files import PluginFiles
         from bayplan.scheduler.service import SchedulerService
 
         files = self._settings.scheduler_plugins

@@ -9,7 +9,7 @@ from pathlib import Path
 from bayplan.apiserver import certificates
 from bayplan.apiserver.certificates import KeyPair
 from bayplan.cluster.errors import DataDirectoryError
-from bayplan.support.private_files import make_private_directory, write_private
+from bayplan.support.system.private_files import make_private_directory, write_private
 
 _NAMES = (
     "localhost",

@@ -22,7 +22,7 @@ from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER, Components
 from bayplan.cluster.credentials import ADMIN_GROUP, ClusterCredentials
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.support.clock import Clock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import Randomness
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from bayplan.client import Client
 from bayplan.client.leader_election import ElectionSettings, EndpointsLock, LeaderElector, LeaseLock, Lock
 from bayplan.cluster.errors import ClusterError
 from bayplan.support.clock import Clock
-from bayplan.support.metrics import Registry
-from bayplan.support.pages import Handler, PageServer, metrics_page, ready_page
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import Randomness
 from bayplan.support.running import wait_for_stop
+from bayplan.support.web.pages import Handler, PageServer, metrics_page, ready_page
 
 _LOCKS: Final[Mapping[str, Callable[[Client, str, str], Lock]]] = {"leases": LeaseLock, "endpoints": EndpointsLock}
 """By the resource that holds the lock."""

@@ -15,7 +15,7 @@ from bayplan.controllers.settings import ControllerSettings
 from bayplan.informers import Informer, InformerFactory
 from bayplan.informers.cache import NOTHING, OWNERS, key_of
 from bayplan.support.clock import Clock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import Randomness
 from bayplan.workqueue.metrics import WorkQueueMetrics
 from bayplan.workqueue.queue import WorkQueue

@@ -69,7 +69,7 @@ from bayplan.controllers.workloads.replication_controller import ReplicationMana
 from bayplan.controllers.workloads.statefulset import StatefulSetController
 from bayplan.informers import Informer, InformerFactory
 from bayplan.support.clock import Clock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import Randomness
 from bayplan.support.tasks import Supervisor
 from bayplan.workqueue.queue import QueueShutDown

@@ -12,8 +12,8 @@ from bayplan.csi import messages as csi
 from bayplan.csi.errors import CsiError
 from bayplan.csi.services import path_of
 from bayplan.support.clock import Clock
-from bayplan.support.protobuf_dataclasses import Message
-from bayplan.support.rpc_errors import RpcError
+from bayplan.support.grpc.errors import RpcError
+from bayplan.support.grpc.protobuf_dataclasses import Message
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ _LAST_PAUSE: Final = 5.0
 
 
 class Connection(Protocol):
-    """What carries calls: `bayplan.support.rpc.Connection` for a socket, `bayplan.testing.csi_driver` for a driver in this process."""
+    """What carries calls: `bayplan.support.grpc.calls.Connection` for a socket, `bayplan.testing.csi_driver` for a driver in this process."""
 
     async def call(self, method: str, request: Any, answer: type[Any], seconds: float) -> Any:
         """One call. Raises RpcError, also after so many seconds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bayplan.support.rpc_errors import RefusedError, RpcError
+from bayplan.support.grpc.errors import RefusedError, RpcError
 
 _UNDECIDED: Final = frozenset(
     {

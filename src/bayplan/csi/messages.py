@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Annotated
 
-from bayplan.support.protobuf_dataclasses import Int32, Message, Nanoseconds, OneOf
+from bayplan.support.grpc.protobuf_dataclasses import Int32, Message, Nanoseconds, OneOf
 
 Texts = Mapping[str, str]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from bayplan.csi.messages import Empty, PluginInfo, RegistrationStatus
-from bayplan.support.rpc import SocketServer
+from bayplan.support.grpc.calls import SocketServer
 
 logger = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bayplan.csi.services import CALLS, path_of
-from bayplan.support.protobuf_dataclasses import Message
-from bayplan.support.rpc import Method, SocketServer
+from bayplan.support.grpc.calls import Method, SocketServer
+from bayplan.support.grpc.protobuf_dataclasses import Message
 
 Handler = Callable[[Any], Awaitable[Message]]
 _CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")

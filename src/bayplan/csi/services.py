@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from bayplan.csi import messages as csi
-from bayplan.support.protobuf_dataclasses import Message
+from bayplan.support.grpc.protobuf_dataclasses import Message
 
 
 class Call(NamedTuple):

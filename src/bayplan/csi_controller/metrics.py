@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from bayplan.csi.client import Observer
-from bayplan.support.metrics import Registry
-from bayplan.support.rpc_errors import go_name
+from bayplan.support.grpc.errors import go_name
+from bayplan.support.metrics.instruments import Registry
 
 _BUCKETS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 25.0, 50.0, 120.0, 300.0, 600.0)
 

@@ -26,7 +26,7 @@ from bayplan.csi_controller.volume_deletion import VolumeDeletion
 from bayplan.csi_controller.worker import DriverContext, Worker
 from bayplan.informers import InformerFactory
 from bayplan.support.clock import Clock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import Randomness
 from bayplan.support.tasks import Supervisor
 

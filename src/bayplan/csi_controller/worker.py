@@ -21,7 +21,7 @@ from bayplan.csi_controller.settings import CsiControllerSettings
 from bayplan.informers import Informer, InformerFactory
 from bayplan.informers.cache import key_of
 from bayplan.support.clock import Clock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import Randomness
 from bayplan.workqueue.metrics import WorkQueueMetrics
 from bayplan.workqueue.queue import QueueShutDown, WorkQueue

@@ -17,9 +17,9 @@ from bayplan.csi_local.operations import Operations
 from bayplan.csi_local.settings import LocalDriverSettings
 from bayplan.csi_local.volumes import LocalVolumes
 from bayplan.support.clock import Clock
-from bayplan.support.mounts import MountError
-from bayplan.support.programs import ProgramError
-from bayplan.support.rpc_errors import RefusedError
+from bayplan.support.grpc.errors import RefusedError
+from bayplan.support.system.mounts import MountError
+from bayplan.support.system.programs import ProgramError
 
 logger = logging.getLogger(__name__)
 

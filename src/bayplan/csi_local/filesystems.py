@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from bayplan.csi.errors import DriverError
-from bayplan.support.programs import ProgramError, run, succeeds
+from bayplan.support.system.programs import ProgramError, run, succeeds
 
 _MAKE: Final = {
     "ext4": ("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from bayplan.support.programs import run
+from bayplan.support.system.programs import run
 
 SYS_BLOCK: Final = Path("/sys/block")
 _DELETED: Final = " (deleted)"

@@ -21,7 +21,7 @@ from bayplan.csi_local.operations import Operations
 from bayplan.csi_local.records import DIRECTORY, IMAGE, VolumeRecord
 from bayplan.csi_local.settings import TOPOLOGY_KEY, LocalDriverSettings
 from bayplan.csi_local.volumes import LocalVolumes
-from bayplan.support.mounts import MountPoint, clean_up_mount_point, mount_at
+from bayplan.support.system.mounts import MountPoint, clean_up_mount_point, mount_at
 
 logger = logging.getLogger(__name__)
 

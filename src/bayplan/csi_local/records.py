@@ -19,7 +19,7 @@ import msgspec
 
 from bayplan.csi_local.errors import LocalDriverError
 from bayplan.support.blocking import Blocking
-from bayplan.support.private_files import make_private_directory, sync_directory, write_private
+from bayplan.support.system.private_files import make_private_directory, sync_directory, write_private
 
 logger = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from bayplan.csi_local.settings import LocalDriverSettings
 from bayplan.csi_local.volumes import LocalVolumes
 from bayplan.support.blocking import Blocking
 from bayplan.support.clock import Clock
-from bayplan.support.mounts import SystemMounter
+from bayplan.support.grpc.calls import LONGEST_SOCKET
 from bayplan.support.randomness import Randomness
-from bayplan.support.rpc import LONGEST_SOCKET
 from bayplan.support.running import Service
+from bayplan.support.system.mounts import SystemMounter
 
 
 class LocalDriverService(Service):

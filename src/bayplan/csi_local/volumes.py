@@ -19,10 +19,10 @@ from bayplan.csi_local.errors import LocalDriverError
 from bayplan.csi_local.loop_devices import LoopDevices
 from bayplan.csi_local.records import DIRECTORY, Records, SnapshotRecord, VolumeRecord
 from bayplan.support.blocking import Blocking
-from bayplan.support.mounts import Mounter, MountPoint
-from bayplan.support.private_files import sync_directory
-from bayplan.support.programs import ProgramError, run
 from bayplan.support.randomness import Randomness
+from bayplan.support.system.mounts import Mounter, MountPoint
+from bayplan.support.system.private_files import sync_directory
+from bayplan.support.system.programs import ProgramError, run
 
 _CONTENT: Final = {DIRECTORY: "data", "image": "image"}
 _UNFINISHED: Final = ".unfinished-"

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from bayplan.api.selectors import EVERYTHING, LabelSelector, SelectorError, compile_selector
+from bayplan.api.selectors.labels import EVERYTHING, LabelSelector, SelectorError, compile_selector
 from bayplan.api.types import core_v1, meta_v1
 
 Count = Annotated[int, msgspec.Meta(ge=0)]

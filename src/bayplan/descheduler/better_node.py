@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from bayplan.api.tolerations import untolerated
+from bayplan.api.pods.tolerations import untolerated
 from bayplan.api.types import core_v1
 from bayplan.descheduler.node_fit import misfit, preferred_weight, refusal_of
 from bayplan.descheduler.pod_affinity import AffinityRules

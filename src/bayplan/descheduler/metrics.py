@@ -10,7 +10,7 @@ import platform
 from typing import Final
 
 from bayplan import __version__
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 
 SUCCESS: Final = "success"
 ERROR: Final = "error"

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from bayplan.api.node_selectors import NodeTerm, pod_may_run_on
+from bayplan.api.pods.tolerations import untolerated
 from bayplan.api.quantity import Quantity
-from bayplan.api.tolerations import untolerated
+from bayplan.api.selectors.nodes import NodeTerm, pod_may_run_on
 from bayplan.api.types import core_v1
 from bayplan.descheduler.pod_affinity import forbidden_on
 from bayplan.descheduler.snapshot import SnapshotIndex

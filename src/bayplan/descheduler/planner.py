@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 
-from bayplan.api.selector_syntax import parse_labels
+from bayplan.api.selectors.syntax import parse_labels
 from bayplan.api.types import core_v1
 from bayplan.descheduler.better_node import better_node
 from bayplan.descheduler.errors import PolicyError, StrategyError

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bayplan.api.selectors import NOTHING, LabelSelector, SelectorError, compile_selector
+from bayplan.api.selectors.labels import NOTHING, LabelSelector, SelectorError, compile_selector
 from bayplan.api.types import core_v1
 from bayplan.descheduler.snapshot import PodKey, SnapshotIndex, key_of
 

@@ -14,8 +14,8 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from bayplan.api.selector_syntax import parse_labels
-from bayplan.api.selectors import SelectorError
+from bayplan.api.selectors.labels import SelectorError
+from bayplan.api.selectors.syntax import parse_labels
 from bayplan.descheduler.arguments import Arguments, Count, Fields
 from bayplan.descheduler.errors import PolicyError
 from bayplan.descheduler.plugins import default_evictor

@@ -23,7 +23,7 @@ from bayplan.descheduler.snapshot import ClusterSnapshot, Usage, key_of
 from bayplan.descheduler.usage_reader import read_usage
 from bayplan.informers import InformerFactory
 from bayplan.support.clock import Clock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import Randomness
 from bayplan.support.tasks import Supervisor
 

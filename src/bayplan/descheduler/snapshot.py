@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from bayplan.api.pod_resources import pod_total
+from bayplan.api.pods.resources import pod_total
 from bayplan.api.quota.amounts import Amounts, add, parsed
-from bayplan.api.selectors import LabelSelector, SelectorError, compile_selector
+from bayplan.api.selectors.labels import LabelSelector, SelectorError, compile_selector
 from bayplan.api.types import core_v1, policy_v1, scheduling_v1
 
 PodKey = tuple[str, str]

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bayplan.api.node_selectors import pod_may_run_on
-from bayplan.api.selectors import LabelSelector, SelectorError, compile_selector, from_map
-from bayplan.api.tolerations import untolerated
+from bayplan.api.pods.tolerations import untolerated
+from bayplan.api.selectors.labels import LabelSelector, SelectorError, compile_selector, from_map
+from bayplan.api.selectors.nodes import pod_may_run_on
 from bayplan.api.types import core_v1
 from bayplan.descheduler.node_fit import HARD_EFFECTS
 from bayplan.descheduler.snapshot import SnapshotIndex, key_of

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from bayplan.api.pods.tolerations import untolerated
 from bayplan.api.quantity import Quantity
 from bayplan.api.quota.amounts import ONE, ZERO, Amounts
-from bayplan.api.tolerations import untolerated
 from bayplan.api.types import core_v1
 from bayplan.descheduler.arguments import Namespaces, Thresholds
 from bayplan.descheduler.errors import StrategyError

@@ -12,7 +12,7 @@ from itertools import cycle
 from typing import Final
 
 from bayplan.dns.wire import HEADER, aged, question_end, rotations, ttl_offsets
-from bayplan.support.metrics import Counter, Histogram
+from bayplan.support.metrics.instruments import Counter, Histogram
 
 _FOREVER: Final = float("inf")
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from bayplan.dns.errors import ListenError
 from bayplan.dns.settings import DnsSettings
-from bayplan.support.metrics import Registry
-from bayplan.support.pages import Page, PageServer, metrics_page, ready_page
+from bayplan.support.metrics.instruments import Registry
+from bayplan.support.web.pages import Page, PageServer, metrics_page, ready_page
 
 _OPTIONS = {"/health": "--health-port", "/ready": "--ready-port", "/metrics": "--metrics-port"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bayplan.dns.answer_cache import AnswerCache
 from bayplan.dns.metrics import DnsMetrics
-from bayplan.support.metrics import Counter, Histogram
+from bayplan.support.metrics.instruments import Counter, Histogram
 
 
 class ListenerContext:

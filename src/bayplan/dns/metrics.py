@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from bayplan.support.metrics import Counter, Histogram, Registry, exponential_buckets
+from bayplan.support.metrics.instruments import Counter, Histogram, Registry, exponential_buckets
 
 _TYPES: Final = {
     1: "A", 2: "NS", 5: "CNAME", 6: "SOA", 12: "PTR", 13: "HINFO", 15: "MX", 16: "TXT", 28: "AAAA", 33: "SRV", 35: "NAPTR",

@@ -30,7 +30,7 @@ from bayplan.dns.wire import (
 )
 from bayplan.dns.zone import address_key
 from bayplan.support.clock import Clock
-from bayplan.support.metrics import Counter
+from bayplan.support.metrics.instruments import Counter
 
 logger = logging.getLogger(__name__)
 

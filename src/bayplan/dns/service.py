@@ -18,7 +18,7 @@ from bayplan.dns.upstreams import SocketExchange
 from bayplan.dns.zone import Touched, Zone
 from bayplan.informers import InformerFactory
 from bayplan.support.clock import Clock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import Randomness
 from bayplan.support.running import Service
 

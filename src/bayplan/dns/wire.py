@@ -29,7 +29,7 @@ except ImportError as error:
     ) from error
 
 from bayplan.dns.records import Record, RecordType
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 Message = dns.message.Message
 Name = dns.name.Name

@@ -17,7 +17,7 @@ import msgspec
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.resize import Allocation
 from bayplan.support.blocking import Blocking
-from bayplan.support.private_files import write_private
+from bayplan.support.system.private_files import write_private
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from bayplan.api.errors import ApiError
-from bayplan.api.pod_references import config_map_names, secret_names
+from bayplan.api.pods.references import config_map_names, secret_names
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError

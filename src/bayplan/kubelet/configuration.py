@@ -11,7 +11,7 @@ from bayplan.api import quantity
 from bayplan.api.types import core_v1
 from bayplan.kubelet.configuration_checks import configuration_errors
 from bayplan.kubelet.errors import ConfigurationError
-from bayplan.kubelet.resource_managers.cpu_set import parse_cpu_set
+from bayplan.kubelet.resource_managers.cpus.cpu_set import parse_cpu_set
 from bayplan.support.configuration import Duration, convert
 from bayplan.support.durations import go_duration
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import msgspec
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.container_events import WARNING, ContainerEvents
 from bayplan.kubelet.core.admission import Rejection, is_critical
 from bayplan.kubelet.core.eviction import (
     REASON,
@@ -26,7 +25,8 @@ from bayplan.kubelet.core.eviction import (
 )
 from bayplan.kubelet.core.pod_status import disrupted
 from bayplan.kubelet.core.usage import NodeUsage, PodUsage
-from bayplan.kubelet.pod_workers import PodWorkers, Termination
+from bayplan.kubelet.pods.container_events import WARNING, ContainerEvents
+from bayplan.kubelet.pods.pod_workers import PodWorkers, Termination
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.support.clock import Clock
 

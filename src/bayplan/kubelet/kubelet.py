@@ -24,31 +24,31 @@ from bayplan.informers.informer import Informer
 from bayplan.kubelet.allocations import ACTUATED, ALLOCATED, AllocationRecords
 from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.configuration import KubeletConfiguration
-from bayplan.kubelet.container_events import ContainerEvents
-from bayplan.kubelet.container_starts import ContainerStarts
-from bayplan.kubelet.container_stopper import ContainerStopper
 from bayplan.kubelet.core.back_off import FIRST_RESTART, BackOff
-from bayplan.kubelet.core.container_resources import LimitSettings
+from bayplan.kubelet.core.containers.resources import LimitSettings
 from bayplan.kubelet.core.plan import Health
-from bayplan.kubelet.hooks import HookRunner
-from bayplan.kubelet.node_pods import Admit, NodePods
 from bayplan.kubelet.node_state import NodeState
-from bayplan.kubelet.pleg import PodEvent, PodLifecycleEvents
-from bayplan.kubelet.pod_garbage import PodGarbage
-from bayplan.kubelet.pod_resizer import PodLimits, PodResizer
-from bayplan.kubelet.pod_resizes import PodResizes
-from bayplan.kubelet.pod_runtime import PodBuilder, PodRuntime
-from bayplan.kubelet.pod_states import Explain, PodStateReader, PodStates
-from bayplan.kubelet.pod_syncer import NodePodSyncer, PodDirectories, PodVolumes
-from bayplan.kubelet.pod_workers import PodWorkers, WorkState
+from bayplan.kubelet.pods.container_events import ContainerEvents
+from bayplan.kubelet.pods.container_starts import ContainerStarts
+from bayplan.kubelet.pods.container_stopper import ContainerStopper
+from bayplan.kubelet.pods.hooks import HookRunner
+from bayplan.kubelet.pods.node_pods import Admit, NodePods
+from bayplan.kubelet.pods.pleg import PodEvent, PodLifecycleEvents
+from bayplan.kubelet.pods.pod_garbage import PodGarbage
+from bayplan.kubelet.pods.pod_resizer import PodLimits, PodResizer
+from bayplan.kubelet.pods.pod_resizes import PodResizes
+from bayplan.kubelet.pods.pod_runtime import PodBuilder, PodRuntime
+from bayplan.kubelet.pods.pod_states import Explain, PodStateReader, PodStates
+from bayplan.kubelet.pods.pod_syncer import NodePodSyncer, PodDirectories, PodVolumes
+from bayplan.kubelet.pods.pod_workers import PodWorkers, WorkState
+from bayplan.kubelet.pods.static_pods import MirrorPods
+from bayplan.kubelet.pods.status_manager import StatusManager
 from bayplan.kubelet.prober.handlers import ProbeRunner
 from bayplan.kubelet.prober.manager import ProbeManager
 from bayplan.kubelet.prober.results import ProbeType, ProbeUpdate
 from bayplan.kubelet.resource_managers.container_manager import ContainerManager
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.runtime.types import LinuxResources
-from bayplan.kubelet.static_pods import MirrorPods
-from bayplan.kubelet.status_manager import StatusManager
 from bayplan.support.blocking import Blocking, at_once
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness

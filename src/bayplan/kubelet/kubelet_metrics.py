@@ -9,7 +9,7 @@ from bayplan.kubelet.core.plan import Health
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.support.clock import Clock
-from bayplan.support.metrics import Registry, exponential_buckets
+from bayplan.support.metrics.instruments import Registry, exponential_buckets
 
 _START_BUCKETS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 20.0, 30.0, 45.0, 60.0, 120.0, 180.0, 240.0, 300.0)
 _OPERATIONS = {

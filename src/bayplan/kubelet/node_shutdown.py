@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Protocol
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.container_events import NORMAL, ContainerEvents
 from bayplan.kubelet.core.admission import Rejection
 from bayplan.kubelet.core.shutdown import NOT_ADMITTED, UNREADY, GracePeriod, ended, grace_of, in_order
-from bayplan.kubelet.pod_workers import PodWorkers, Termination
+from bayplan.kubelet.pods.container_events import NORMAL, ContainerEvents
+from bayplan.kubelet.pods.pod_workers import PodWorkers, Termination
 from bayplan.support.blocking import Blocking
 from bayplan.support.clock import Clock
-from bayplan.support.private_files import write_private
+from bayplan.support.system.private_files import write_private
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 logger = logging.getLogger(__name__)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.admission import NodeOffer
-from bayplan.kubelet.core.container_states import StatusFacts
+from bayplan.kubelet.core.containers.states import StatusFacts
 from bayplan.kubelet.core.pod_status import Failure, PodFacts
-from bayplan.kubelet.deadlines import deadline_failure
+from bayplan.kubelet.pods.deadlines import deadline_failure
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.runtime.types import LinuxResources, RuntimeStatus

@@ -19,8 +19,8 @@ from bayplan.csi.messages import Empty, PluginInfo, RegistrationStatus
 from bayplan.csi.registration import GET_INFO, NOTIFY
 from bayplan.kubelet.errors import KubeletError
 from bayplan.support.clock import Clock
-from bayplan.support.rpc import Connection
-from bayplan.support.rpc_errors import RpcError
+from bayplan.support.grpc.calls import Connection
+from bayplan.support.grpc.errors import RpcError
 
 logger = logging.getLogger(__name__)
 

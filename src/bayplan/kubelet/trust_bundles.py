@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from bayplan.api.codec import decode
 from bayplan.api.errors import ApiError
-from bayplan.api.selectors import SelectorError, compile_selector
+from bayplan.api.selectors.labels import SelectorError, compile_selector
 from bayplan.api.types import certificates_v1beta1, meta_v1
-from bayplan.api.validation.der import pem_blocks
+from bayplan.api.validation.values.der import pem_blocks
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.kubelet.objects import ObjectError

@@ -10,7 +10,7 @@ from bayplan.api.types import core_v1
 from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.cgroups.hierarchies import CgroupUsage
 from bayplan.kubelet.cgroups.pods import PodCgroups, QosCgroups
-from bayplan.kubelet.core.container_config import pod_log_directory
+from bayplan.kubelet.core.containers.config import pod_log_directory
 from bayplan.kubelet.core.usage import ContainerUsage, DiskUsage, Filesystem, NodeUsage, PodUsage
 from bayplan.kubelet.eviction_manager import Usage
 from bayplan.kubelet.node.machine import filesystem, meminfo

@@ -18,7 +18,7 @@ from bayplan.api.types import core_v1
 from bayplan.kubelet.errors import ConfigurationError, KubeletError
 from bayplan.kubelet.runtime.types import IdMapping, NamespaceMode, UserNamespace
 from bayplan.support.blocking import Blocking
-from bayplan.support.private_files import write_private
+from bayplan.support.system.private_files import write_private
 
 FILE = "userns"
 _ALL_IDS = 1 << 32

@@ -19,7 +19,7 @@ from bayplan.network.ip_commands import (
     read_routes,
 )
 from bayplan.network.masquerading import TABLE
-from bayplan.support.programs import ProgramError, run, succeeds
+from bayplan.support.system.programs import ProgramError, run, succeeds
 
 logger = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 
 
 class NetworkMetrics:

@@ -28,10 +28,10 @@ from bayplan.network.policy.enforcer import PolicyEnforcer, remove_policies
 from bayplan.network.policy.errors import PolicyError
 from bayplan.network.settings import DataPlane, Masquerade, NetworkSettings
 from bayplan.support.clock import Clock
-from bayplan.support.machine import has_ipv6, has_net_admin
-from bayplan.support.metrics import Registry
-from bayplan.support.programs import ProgramError
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import Randomness
+from bayplan.support.system.machine import has_ipv6, has_net_admin
+from bayplan.support.system.programs import ProgramError
 
 logger = logging.getLogger(__name__)
 

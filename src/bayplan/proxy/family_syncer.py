@@ -6,14 +6,14 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from bayplan.proxy.desired_table import DesiredTable
 from bayplan.proxy.errors import NetlinkError, RulesError
 from bayplan.proxy.families import Family
 from bayplan.proxy.metrics import ProxyMetrics
-from bayplan.proxy.nft import RulesWriter
-from bayplan.proxy.stale_connections import Connection, stale_connections
-from bayplan.proxy.table_items import chain
-from bayplan.proxy.transactions import KernelNames, Transaction, deletion, difference, whole
+from bayplan.proxy.rules.desired_table import DesiredTable
+from bayplan.proxy.rules.stale_connections import Connection, stale_connections
+from bayplan.proxy.rules.table_items import chain
+from bayplan.proxy.rules.transactions import KernelNames, Transaction, deletion, difference, whole
+from bayplan.proxy.system.nft import RulesWriter
 from bayplan.support.blocking import Blocking
 from bayplan.support.clock import Clock
 

@@ -16,8 +16,8 @@ from bayplan.proxy.health import ProxyHealth
 from bayplan.proxy.metrics import ProxyMetrics
 from bayplan.support.clock import Clock
 from bayplan.support.configuration import to_tree
-from bayplan.support.metrics import Counter, Family, Registry
-from bayplan.support.pages import Page, PageServer, metrics_page
+from bayplan.support.metrics.instruments import Counter, Family, Registry
+from bayplan.support.web.pages import Page, PageServer, metrics_page
 
 logger = logging.getLogger(__name__)
 _RETRY_SECONDS: Final = 5.0

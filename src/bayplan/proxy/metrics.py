@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayplan.support.metrics import Registry, exponential_buckets
+from bayplan.support.metrics.instruments import Registry, exponential_buckets
 
 _SYNC_BUCKETS = exponential_buckets(0.001, 2, 15)
 _PROGRAMMING_BUCKETS = (

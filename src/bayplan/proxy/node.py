@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from bayplan.api.types import core_v1
 from bayplan.proxy.configuration import PRIMARY, KubeProxyConfiguration
 from bayplan.proxy.families import Family, canonical, canonical_range, family_of, is_loopback
-from bayplan.proxy.table_options import LocalTraffic, local_by_interface, local_by_range
+from bayplan.proxy.rules.table_options import LocalTraffic, local_by_interface, local_by_range
 
 ZONE: Final = "topology.kubernetes.io/zone"
 _UNSPECIFIED: Final = ("0.0.0.0", "::")

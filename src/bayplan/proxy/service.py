@@ -12,22 +12,22 @@ from bayplan.client import Client
 from bayplan.client.events import EventRecorder
 from bayplan.informers import InformerFactory
 from bayplan.proxy.configuration import KubeProxyConfiguration
-from bayplan.proxy.desired_table import DesiredTable, ServiceKey
 from bayplan.proxy.errors import NetlinkError, NodeError
 from bayplan.proxy.families import IPV4, Family, canonical_range, family_of
 from bayplan.proxy.family_syncer import FamilySyncer, Generations, Kernel
 from bayplan.proxy.health import ProxyHealth
 from bayplan.proxy.http_endpoints import HttpEndpoints
-from bayplan.proxy.machine_addresses import machine_addresses, node_port_addresses
 from bayplan.proxy.metrics import ProxyMetrics
-from bayplan.proxy.nft import RulesWriter
 from bayplan.proxy.node import NodeFacts, local_traffic, node_addresses, node_facts, node_port_ranges
+from bayplan.proxy.rules.desired_table import DesiredTable, ServiceKey
+from bayplan.proxy.rules.table_options import TableOptions
 from bayplan.proxy.service_health import ServiceHealthServers
 from bayplan.proxy.syncer import Syncer
-from bayplan.proxy.table_options import TableOptions
+from bayplan.proxy.system.machine_addresses import machine_addresses, node_port_addresses
+from bayplan.proxy.system.nft import RulesWriter
 from bayplan.support.blocking import in_thread
 from bayplan.support.clock import Clock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import Randomness
 from bayplan.support.running import Service
 from bayplan.support.tasks import Supervisor

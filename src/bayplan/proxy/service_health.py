@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from aiohttp import web
 
-from bayplan.proxy.desired_table import ServiceKey
+from bayplan.proxy.rules.desired_table import ServiceKey
 
 logger = logging.getLogger(__name__)
 

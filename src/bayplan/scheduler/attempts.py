@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from bayplan.scheduler.decision import Decision
-from bayplan.scheduler.queue import SchedulingQueue
-from bayplan.scheduler.queued_pod import ACTIVE, BACKOFF, QueuedPod
+from bayplan.scheduler.queueing.queue import SchedulingQueue
+from bayplan.scheduler.queueing.queued_pod import ACTIVE, BACKOFF, QueuedPod
 from bayplan.support.clock import Clock
 
 ATTEMPTS_KEPT: Final = 256

@@ -16,10 +16,7 @@ from msgspec.structs import replace
 
 from bayplan.scheduler.binding_cycle import BindingCycle, Failure
 from bayplan.scheduler.cache import Cache
-from bayplan.scheduler.changes import node_changes, object_change, pod_changes
-from bayplan.scheduler.composite_cycle import CompositeCycle, TreeOutcome
 from bayplan.scheduler.configuration.settings import DEFAULT_SCHEDULER_NAME, SchedulerSettings
-from bayplan.scheduler.custom_groups import CustomGroups
 from bayplan.scheduler.cycle import Cycle, RandomChoice, RandomSource
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.extenders.protocol import Extender, Questions, unasked
@@ -30,19 +27,22 @@ from bayplan.scheduler.framework.extension_points import GroupedQueueSortPlugin,
 from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.framework.verdicts import Reject, Status
 from bayplan.scheduler.framework.waiting import WaitingPods
-from bayplan.scheduler.gang_cycle import GANG, GangCycle, GroupResult, Member, minimum_of_group
-from bayplan.scheduler.held_back import HeldBack
-from bayplan.scheduler.nominator import Nominator
+from bayplan.scheduler.gangs.composite_cycle import CompositeCycle, TreeOutcome
+from bayplan.scheduler.gangs.custom_groups import CustomGroups
+from bayplan.scheduler.gangs.gang_cycle import GANG, GangCycle, GroupResult, Member, minimum_of_group
 from bayplan.scheduler.profile import Profile
-from bayplan.scheduler.queue import SchedulingQueue
-from bayplan.scheduler.queued_pod import Clock, QueuedPod
+from bayplan.scheduler.queueing.changes import node_changes, object_change, pod_changes
+from bayplan.scheduler.queueing.held_back import HeldBack
+from bayplan.scheduler.queueing.nominator import Nominator
+from bayplan.scheduler.queueing.queue import SchedulingQueue
+from bayplan.scheduler.queueing.queued_pod import Clock, QueuedPod
+from bayplan.scheduler.queueing.waiting_pods import Partition
 from bayplan.scheduler.snapshot.catalog import KINDS, object_key
 from bayplan.scheduler.snapshot.custom_groups import GroupQueue
 from bayplan.scheduler.snapshot.gangs import group_key
 from bayplan.scheduler.snapshot.group_trees import CompositeGroup, TreeError
 from bayplan.scheduler.snapshot.pods import PodInfo, is_ended, pod_key
 from bayplan.scheduler.snapshot.snapshot import Snapshot
-from bayplan.scheduler.waiting_pods import Partition
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Node, Pod

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import numpy as np
 
 from bayplan.scheduler.decision import BEST_NAMED, NOMINATED_NODE, ONLY_FEASIBLE_NODE, Decision, ScoredChoice
-from bayplan.scheduler.evaluation import Evaluation
 from bayplan.scheduler.extenders.protocol import ExtenderError, Questions
 from bayplan.scheduler.failed_cycle import FailedCycle
 from bayplan.scheduler.framework.extension_points import PostFilterPlugin
@@ -25,11 +24,12 @@ from bayplan.scheduler.framework.meter import SUCCESS
 from bayplan.scheduler.framework.post_filter import PostFilterOutcome
 from bayplan.scheduler.framework.state import CycleState
 from bayplan.scheduler.framework.verdicts import Codes, PluginError, Status
-from bayplan.scheduler.nominator import NominatedReservations, Nominator
-from bayplan.scheduler.placement_capacity import PlacementCapacity
+from bayplan.scheduler.gangs.placement_capacity import PlacementCapacity
 from bayplan.scheduler.profile import Profile
-from bayplan.scheduler.ranking import NameOrder, Ranking
-from bayplan.scheduler.sampling import NodeSampling
+from bayplan.scheduler.queueing.nominator import NominatedReservations, Nominator
+from bayplan.scheduler.scoring.evaluation import Evaluation
+from bayplan.scheduler.scoring.ranking import NameOrder, Ranking
+from bayplan.scheduler.scoring.sampling import NodeSampling
 from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape

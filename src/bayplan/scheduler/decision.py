@@ -15,11 +15,11 @@ from typing import Any, Final
 import numpy as np
 
 from bayplan.scheduler.binding_cycle import Failure
-from bayplan.scheduler.evaluation import Amounts, amounts_in
 from bayplan.scheduler.explanation import Facts, Group, groups_of, refusal_lines, some
 from bayplan.scheduler.extenders.protocol import EXTENDER_NAME
 from bayplan.scheduler.framework.post_filter import Candidate, PostFilterOutcome
 from bayplan.scheduler.framework.verdicts import Codes, Reason, ReasonTable, Reject, Status
+from bayplan.scheduler.scoring.evaluation import Amounts, amounts_in
 from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.snapshot import Snapshot

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from bayplan.api.node_selectors import required_of
 from bayplan.api.quantity import Format, Quantity
+from bayplan.api.selectors.nodes import required_of
 from bayplan.scheduler.framework.verdicts import Reason
 from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.snapshot.pods import PodInfo

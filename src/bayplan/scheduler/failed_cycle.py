@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from bayplan.scheduler.evaluation import Evaluation
 from bayplan.scheduler.framework.extension_points import EVERY_ROW, Moved
 from bayplan.scheduler.framework.post_filter import PostFilterContext
 from bayplan.scheduler.framework.verdicts import Codes
 from bayplan.scheduler.framework.what_if import WhatIf
-from bayplan.scheduler.nominator import NominatedReservations
+from bayplan.scheduler.queueing.nominator import NominatedReservations
+from bayplan.scheduler.scoring.evaluation import Evaluation
 from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
 

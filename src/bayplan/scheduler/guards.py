@@ -27,7 +27,7 @@ from bayplan.scheduler.guarded_calls import called, guard_calls
 from bayplan.scheduler.snapshot.labels import Ints, Rows
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.snapshot import Snapshot
-from bayplan.support.metrics import Counter
+from bayplan.support.metrics.instruments import Counter
 from bayplan.support.time_limit import TimeLimit
 
 SECONDS: Final = 10.0

@@ -17,19 +17,19 @@ from bayplan.api import codec
 from bayplan.api.feature_gates import COMPOSITE_POD_GROUPS
 from bayplan.api.types.core_v1 import Node, Pod
 from bayplan.scheduler.cache import Cache
-from bayplan.scheduler.composite_cycle import CompositeCycle
 from bayplan.scheduler.configuration.settings import SchedulerSettings, load
-from bayplan.scheduler.custom_groups import CustomGroups
 from bayplan.scheduler.cycle import Choice, Cycle, FirstByName
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.errors import SchedulerError
 from bayplan.scheduler.extenders.protocol import Answer, Call, ExtenderCaller, Questions, asked, unasked
 from bayplan.scheduler.extenders.steps import decision_of
 from bayplan.scheduler.framework.claims import forget_user
-from bayplan.scheduler.gang_cycle import GangCycle, GroupResult, Member, minimum_of_group
-from bayplan.scheduler.nominator import Nominator
+from bayplan.scheduler.gangs.composite_cycle import CompositeCycle
+from bayplan.scheduler.gangs.custom_groups import CustomGroups
+from bayplan.scheduler.gangs.gang_cycle import GangCycle, GroupResult, Member, minimum_of_group
 from bayplan.scheduler.profile import Profile
-from bayplan.scheduler.queued_pod import QueuedPod
+from bayplan.scheduler.queueing.nominator import Nominator
+from bayplan.scheduler.queueing.queued_pod import QueuedPod
 from bayplan.scheduler.snapshot.catalog import KINDS
 from bayplan.scheduler.snapshot.gangs import group_key
 from bayplan.scheduler.snapshot.group_trees import TreeError

@@ -19,7 +19,7 @@ from typing import Protocol
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.kernels.choice import KERNELS
-from bayplan.support.metrics import Counter, Registry, exponential_buckets
+from bayplan.support.metrics.instruments import Counter, Registry, exponential_buckets
 
 _QUEUES = ("active", "backoff", "unschedulable", "gated")
 _ATTEMPT_BUCKETS = exponential_buckets(0.001, 2, 15)

@@ -21,13 +21,13 @@ from bayplan.scheduler.framework.verdicts import ReasonTable, Reject
 from bayplan.scheduler.framework.waiting import WaitingPods
 from bayplan.scheduler.guards import Guards
 from bayplan.scheduler.missing_points import missing_for_filters, missing_for_scores
-from bayplan.scheduler.shared_answers import SharedAnswers
+from bayplan.scheduler.scoring.shared_answers import SharedAnswers
 from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
 from bayplan.scheduler.snapshot.snapshot import Snapshot
-from bayplan.support.memo import Memo
-from bayplan.support.metrics import Counter
+from bayplan.support.memory.memo import Memo
+from bayplan.support.metrics.instruments import Counter
 
 P = TypeVar("P", bound=Plugin)
 

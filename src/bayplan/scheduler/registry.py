@@ -81,15 +81,15 @@ CUSTOM_GROUP_PLUGINS: Final = (
 """Plugins for the pod groups of other schedulers, for profiles that name them."""
 
 FOR_OLDER_NAMES: Final = (
-    Entry("EqualPriority", "equal_priority"),
-    Entry("NodeCondition", "node_condition", 0, arguments.NodeConditionArgs),
-    Entry("NodeLabel", "node_label", 0, arguments.NodeLabelArgs),
-    Entry("NodePreferAvoidPods", "node_prefer_avoid_pods"),
-    Entry("ServiceAffinity", "service_affinity", 0, arguments.ServiceAffinityArgs),
-    Entry("BalancedResourceAllocation", "balanced_resource_allocation"),
-    Entry("ResourceLimitsPriority", "resource_limits"),
-    Entry("SelectorSpreadPriority", "selector_spread"),
-    Entry("ServiceSpreadingPriority", "selector_spread"),
+    Entry("EqualPriority", "policy.equal_priority"),
+    Entry("NodeCondition", "policy.node_condition", 0, arguments.NodeConditionArgs),
+    Entry("NodeLabel", "policy.node_label", 0, arguments.NodeLabelArgs),
+    Entry("NodePreferAvoidPods", "policy.node_prefer_avoid_pods"),
+    Entry("ServiceAffinity", "policy.service_affinity", 0, arguments.ServiceAffinityArgs),
+    Entry("BalancedResourceAllocation", "policy.balanced_resource_allocation"),
+    Entry("ResourceLimitsPriority", "policy.resource_limits"),
+    Entry("SelectorSpreadPriority", "policy.selector_spread"),
+    Entry("ServiceSpreadingPriority", "policy.selector_spread"),
 )
 """Plugins that no default profile has."""
 

@@ -16,7 +16,7 @@ from bayplan.client.events import EventRecorder, shortened
 from bayplan.client.transport import SentRequest
 from bayplan.scheduler.binding import Called
 from bayplan.scheduler.configuration.settings import DEFAULT_SCHEDULER_NAME
-from bayplan.scheduler.gang_cycle import GroupResult
+from bayplan.scheduler.gangs.gang_cycle import GroupResult
 from bayplan.scheduler.snapshot.group_trees import NewerPodGroup
 from bayplan.scheduler.snapshot.pods import pod_key
 from bayplan.support.clock import Clock

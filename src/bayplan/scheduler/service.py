@@ -26,20 +26,20 @@ from bayplan.scheduler.binding import POD_BINDING, Changes, ClientActions, carry
 from bayplan.scheduler.binding_cycle import BindingCycle, Failure, failed
 from bayplan.scheduler.configuration import settings as scheduler_settings
 from bayplan.scheduler.core import Outcome, SchedulerCore
-from bayplan.scheduler.custom_group_follower import CustomGroupFollower
+from bayplan.scheduler.development.plugin_files import PluginFiles
+from bayplan.scheduler.development.plugin_reload import LOOK_SECONDS, PluginReload
 from bayplan.scheduler.evictions import Evicted, Evictions
 from bayplan.scheduler.extenders.calls import ExtenderCalls
 from bayplan.scheduler.extenders.http import HttpDoor
 from bayplan.scheduler.extenders.protocol import ExtenderTransport
 from bayplan.scheduler.framework.meter import SUCCESS
 from bayplan.scheduler.framework.verdicts import ActionError, Status
-from bayplan.scheduler.gang_cycle import GANG, UNSCHEDULABLE_REASON, GroupResult
-from bayplan.scheduler.gang_preemption import GroupPreemption
-from bayplan.scheduler.group_binding import GroupBinding
+from bayplan.scheduler.gangs.custom_group_follower import CustomGroupFollower
+from bayplan.scheduler.gangs.gang_cycle import GANG, UNSCHEDULABLE_REASON, GroupResult
+from bayplan.scheduler.gangs.gang_preemption import GroupPreemption
+from bayplan.scheduler.gangs.group_binding import GroupBinding
+from bayplan.scheduler.gangs.newer_groups import NewerGroups
 from bayplan.scheduler.metrics import SchedulerMetrics
-from bayplan.scheduler.newer_groups import NewerGroups
-from bayplan.scheduler.plugin_files import PluginFiles
-from bayplan.scheduler.plugin_reload import LOOK_SECONDS, PluginReload
 from bayplan.scheduler.profile import DEFAULT_BINDER
 from bayplan.scheduler.questions.service import PlacementQuestions
 from bayplan.scheduler.reporting import Preemptor, Reporter
@@ -47,7 +47,7 @@ from bayplan.scheduler.snapshot.catalog import KINDS
 from bayplan.scheduler.snapshot.custom_groups import CustomPodGroup
 from bayplan.scheduler.snapshot.gangs import group_key
 from bayplan.support.clock import Clock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import Randomness
 from bayplan.support.tasks import Supervisor
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bayplan.scheduler.binding_cycle import BindingCycle
 from bayplan.scheduler.cycle import Cycle
 from bayplan.scheduler.decision import Decision
-from bayplan.scheduler.nominator import Nominator
+from bayplan.scheduler.queueing.nominator import Nominator
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.snapshot import Snapshot
 

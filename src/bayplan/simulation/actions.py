@@ -20,17 +20,17 @@ from bayplan.api.strategies.base import clone
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation.profiles import MIRROR
 from bayplan.client.client import MERGE_PATCH
-from bayplan.cluster.apply import apply_manifests, in_order, nothing_served
-from bayplan.cluster.manifests import ManifestError
+from bayplan.cluster.manifests.apply import apply_manifests, in_order, nothing_served
+from bayplan.cluster.manifests.reading import ManifestError
 from bayplan.controllers.base import controller_of
 from bayplan.descheduler.errors import PolicyError
 from bayplan.descheduler.policy import DeschedulerPolicy
 from bayplan.descheduler.service import DeschedulerService
 from bayplan.descheduler.settings import DeschedulerSettings
-from bayplan.kubelet.simulator.nodes import SILENT
+from bayplan.kubelet.simulator.nodes.objects import SILENT
 from bayplan.simulation.snapshots.planner import HOST_LABEL, ZONE_LABEL, NodeShape
 from bayplan.simulation.virtual_cluster import VirtualCluster
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SeededRandomness
 
 DRAIN_PATIENCE: Final = 3600.0

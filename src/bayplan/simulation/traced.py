@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from bayplan.cluster.manifests.unserved import UnservedKinds
 from bayplan.cluster.settings import ClusterSettings
-from bayplan.cluster.unserved import UnservedKinds
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.snapshots.revival import revived
 from bayplan.simulation.snapshots.snapshot import ClusterSnapshot

@@ -28,14 +28,14 @@ from bayplan.apiserver.server import ApiServer
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
 from bayplan.client.transport import Transport
-from bayplan.cluster.apply import apply_manifests, nothing_served
 from bayplan.cluster.components import Components, SigningCredentials
 from bayplan.cluster.contents import take_in
 from bayplan.cluster.credentials import ADMIN_GROUP
-from bayplan.cluster.manifests import gather_manifests
+from bayplan.cluster.manifests.apply import apply_manifests, nothing_served
+from bayplan.cluster.manifests.reading import gather_manifests
+from bayplan.cluster.manifests.unserved import UnservedKinds
 from bayplan.cluster.settings import ClusterSettings
-from bayplan.cluster.storage import publish_storage_class
-from bayplan.cluster.unserved import UnservedKinds
+from bayplan.cluster.storage.default_class import publish_storage_class
 from bayplan.descheduler.report import Attempt
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.explanations.summary import what_is_wrong
@@ -46,7 +46,7 @@ from bayplan.simulation.webhooks import FunctionSender, WebhookFunction
 from bayplan.store.memory import MemoryStore
 from bayplan.store.settings import HistorySettings
 from bayplan.support.clock import LoopClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SeededRandomness
 from bayplan.support.virtual_time import VirtualTimeLoop
 from bayplan.testing.cluster import validate

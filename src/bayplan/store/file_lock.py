@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from bayplan.store.errors import StoreLocked, StoreUnavailable
-from bayplan.support.private_files import make_file_private, open_private
+from bayplan.support.system.private_files import make_file_private, open_private
 
 
 class FileLock:

@@ -81,7 +81,7 @@ def _etcd_store(
 def etcd_client(url: str, *, clock: Clock, options: EtcdOptions, seconds: float = 0.0) -> EtcdClient:
     """A client of the etcd that the URL of a store names. seconds: after which a request fails; 0 for the usual time. Raises ValueError."""
     from bayplan.store.etcd.settings import EtcdSettings, endpoints_of
-    from bayplan.support.tls_files import TlsFiles
+    from bayplan.support.web.tls_files import TlsFiles
 
     rest = url.partition(":")[2]
     if not rest.startswith("//"):

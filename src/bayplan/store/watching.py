@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 
 from bayplan.store.interface import Deliver, Event, Lost
-from bayplan.support.memo import Memo
+from bayplan.support.memory.memo import Memo
 
 _BYTES_PER_SUBSCRIPTION = 8
 

@@ -23,7 +23,7 @@ from bayplan.streaming.interface import CommandStreams, Reader, Run, StreamError
 from bayplan.streaming.serving import while_connected
 from bayplan.streaming.spdy import SpdyConnection, SpdyStream
 from bayplan.support.clock import Clock
-from bayplan.support.upgrades import Sent, Upgraded, is_websocket_request
+from bayplan.support.web.upgrades import Sent, Upgraded, is_websocket_request
 
 _VERSIONS: Final = tuple(f"{version}channel.k8s.io" for version in ("v4.", "v3.", "v2.", ""))
 _SOCKET_PROTOCOLS: Final = (

@@ -21,7 +21,7 @@ from bayplan.streaming.interface import Connect, Duplex, StreamError
 from bayplan.streaming.serving import while_connected
 from bayplan.streaming.spdy import SpdyConnection, SpdyStream
 from bayplan.support.clock import Clock
-from bayplan.support.upgrades import Sent, Upgraded, is_websocket_request
+from bayplan.support.web.upgrades import Sent, Upgraded, is_websocket_request
 
 _PROTOCOL: Final = "portforward.k8s.io"
 _TUNNELLED: Final = f"SPDY/3.1+{_PROTOCOL}"

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from bayplan.support.allocator import keep_freed_memory, release_freed_memory
-from bayplan.support.garbage import collect_all, collect_seldom, collect_young
-from bayplan.support.memo import age_all
+from bayplan.support.memory.allocator import keep_freed_memory, release_freed_memory
+from bayplan.support.memory.garbage import collect_all, collect_seldom, collect_young
+from bayplan.support.memory.memo import age_all
 
 RELEASE_SECONDS: Final = 30.0
 """Between two releases of freed memory, each of which takes some milliseconds."""

@@ -14,7 +14,7 @@ from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn, TypeVar
 
-from bayplan.support.garbage import collecting_seldom
+from bayplan.support.memory.garbage import collecting_seldom
 
 T = TypeVar("T")
 

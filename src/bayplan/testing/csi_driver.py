@@ -21,8 +21,8 @@ from bayplan.csi.errors import DriverError, InvalidArgument, NotFound
 from bayplan.csi.server import csi_server, handlers
 from bayplan.csi.services import CALLS
 from bayplan.support.clock import Clock
-from bayplan.support.rpc import SocketServer
-from bayplan.support.rpc_errors import RefusedError, RpcError
+from bayplan.support.grpc.calls import SocketServer
+from bayplan.support.grpc.errors import RefusedError, RpcError
 
 NAME: Final = "fake.csi.bayplan.dev"
 _C, _N = csi.ControllerCapability, csi.NodeCapability

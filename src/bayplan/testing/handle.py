@@ -16,13 +16,13 @@ from bayplan.api.kinds import Kind
 from bayplan.api.types import core_v1
 from bayplan.apiserver.routing.forwards import parse_forward, parse_service
 from bayplan.client import Client
-from bayplan.cluster.apply import apply_manifests
 from bayplan.cluster.cluster import Cluster
-from bayplan.cluster.manifests import gather_manifests
+from bayplan.cluster.manifests.apply import apply_manifests
+from bayplan.cluster.manifests.reading import gather_manifests
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.simulation.explanations.summary import what_is_wrong
 from bayplan.simulation.faults.api_faults import OBSERVER, Faults
-from bayplan.support.private_files import write_private
+from bayplan.support.system.private_files import write_private
 from bayplan.testing.cluster import eventually
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bayplan.support.mounts import MountError, MountPoint, mount_at
+from bayplan.support.system.mounts import MountError, MountPoint, mount_at
 
 
 class RememberedMounts:

@@ -9,9 +9,9 @@ import msgspec
 
 from bayplan.api.codec import to_tree
 from bayplan.api.errors import ApiError
-from bayplan.api.field_selectors import parse_fields
-from bayplan.api.selector_syntax import parse_labels
-from bayplan.api.selectors import SelectorError
+from bayplan.api.selectors.fields import parse_fields
+from bayplan.api.selectors.labels import SelectorError
+from bayplan.api.selectors.syntax import parse_labels
 from bayplan.api.strategies import strategy_for
 from bayplan.client.errors import TransportError
 from bayplan.informers.cache import key_of

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bayplan.support.programs import output_of
+from bayplan.support.system.programs import output_of
 from bayplan.ui.errors import RequestError
 
 _PROGRAM: Final = (sys.executable, "-c", "from bayplan.cli.main import run; run()")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bayplan.api.pod_resources import pod_total
+from bayplan.api.pods.resources import pod_total
 from bayplan.api.quantity import milli_value, value
 from bayplan.api.quota.amounts import Amounts
 from bayplan.api.types import core_v1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bayplan.support.metrics import Registry, exponential_buckets
+from bayplan.support.metrics.instruments import Registry, exponential_buckets
 
 _DURATIONS = exponential_buckets(10e-9, 10, 12)
 """Seconds: 10 ns to 1000 s, Kubernetes' buckets for queues."""

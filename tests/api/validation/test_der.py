@@ -8,7 +8,7 @@ import time
 import pytest
 
 from bayplan.api.validation.client_configs import certificate_problem
-from bayplan.api.validation.der import certificate_request_problem, certificates_problem, pem_blocks
+from bayplan.api.validation.values.der import certificate_request_problem, certificates_problem, pem_blocks
 
 _PARAMETERS = (
     "{optional:false explicit:false application:false private:false defaultValue:<nil> tag:<nil> "

@@ -12,7 +12,12 @@ import pytest
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1
 from bayplan.apiserver.admission.chain import build_chain
-from bayplan.apiserver.admission.image_policy import FAILED_OPEN, Configuration, ImagePolicyWebhook, read_configuration
+from bayplan.apiserver.admission.pods.image_policy import (
+    FAILED_OPEN,
+    Configuration,
+    ImagePolicyWebhook,
+    read_configuration,
+)
 from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.apiserver.webhooks.posting import ReviewError, ReviewWebhook
 from bayplan.client import Client

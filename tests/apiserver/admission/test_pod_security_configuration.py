@@ -9,7 +9,7 @@ import pytest
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.apiserver.admission.pod_security import PodSecurity
+from bayplan.apiserver.admission.pods.pod_security import PodSecurity
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.settings import ApiServerSettings
 from tests.apiserver.admission.running import pod

@@ -11,7 +11,7 @@ import pytest
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.server import ApiServer
-from bayplan.support.metrics import Counter, Histogram
+from bayplan.support.metrics.instruments import Counter, Histogram
 from tests.apiserver.admission import test_mutating_admission_policy as mutating
 from tests.apiserver.admission import test_validating_admission_policy as validating
 from tests.apiserver.serving import client_of, opened

@@ -24,7 +24,7 @@ from bayplan.apiserver.audit.webhook_backend import PostError, WebhookSink
 from bayplan.apiserver.http.origins import source_ips
 from bayplan.support import virtual_time
 from bayplan.support.clock import LoopClock, SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SeededRandomness
 from bayplan.support.timestamps import parse_rfc3339
 

@@ -12,9 +12,9 @@ from bayplan.apiserver.context import Call
 from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.routing import relays
 from tests.apiserver.audit.recording import record
+from tests.apiserver.http.test_relays import ask
 from tests.apiserver.relaying import POD
 from tests.apiserver.serving import ADMIN, Served
-from tests.apiserver.test_relays import ask
 
 Get = Callable[[str], Awaitable[tuple[int, Any]]]
 STAGES = ["RequestReceived", "ResponseStarted", "ResponseComplete"]

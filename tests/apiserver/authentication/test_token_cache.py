@@ -10,7 +10,7 @@ from bayplan.apiserver.authentication.authenticator import TokenFound
 from bayplan.apiserver.authentication.token_cache import CacheMetrics, TokenCache
 from bayplan.apiserver.requests import User
 from bayplan.support.clock import LoopClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.virtual_time import run
 
 CLOCK = LoopClock(0.0)

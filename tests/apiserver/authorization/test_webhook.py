@@ -18,7 +18,7 @@ from bayplan.apiserver.authorization.webhook import WebhookAuthorizer, WebhookSe
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.webhooks.posting import ReviewError, ReviewWebhook
 from bayplan.support.clock import LoopClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SeededRandomness
 from bayplan.support.virtual_time import run
 

@@ -18,7 +18,7 @@ from bayplan.apiserver.encryption.envelopes import VALUES_PER_KEY, EncryptedSeed
 from bayplan.apiserver.encryption.metrics import EnvelopeMetrics
 from bayplan.apiserver.encryption.providers import IDENTITY, Provider, Providers, Unreadable
 from bayplan.store.errors import Untransformable
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 
 _KEY = "/registry/secrets/default/a"
 

@@ -19,8 +19,8 @@ import pytest
 from bayplan.api.custom_resources.rule_compilation import compile_rules
 from bayplan.api.custom_resources.rules import Findings, check_rules
 from bayplan.api.errors import MAX_ERROR_BYTES, MOST_ERRORS
+from bayplan.api.json.nesting import MAX_DEPTH
 from bayplan.api.kinds import Kind
-from bayplan.api.nesting import MAX_DEPTH
 from bayplan.api.schema import definition_of
 from bayplan.apiserver.requests import Request
 from bayplan.apiserver.server import ApiServer

@@ -13,9 +13,9 @@ import sys, threading
 import msgspec, yaml
 from bayplan.api import protobuf
 from bayplan.api.codec import DecodeError, decode_reporting, encode
-from bayplan.api.json_syntax import repaired, syntax_problem
-from bayplan.api.nesting import MAX_DEPTH, is_too_deep
-from bayplan.api.patches import apply_json_patch, apply_merge_patch, copy_tree
+from bayplan.api.json.syntax import repaired, syntax_problem
+from bayplan.api.json.nesting import MAX_DEPTH, is_too_deep
+from bayplan.api.patching.json_patches import apply_json_patch, apply_merge_patch, copy_tree
 from bayplan.api.types import apps_v1
 from bayplan.apiserver.yaml.documents import to_json, to_yaml
 

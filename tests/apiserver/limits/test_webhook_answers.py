@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from bayplan.api.nesting import EXCEEDED
+from bayplan.api.json.nesting import EXCEEDED
 from bayplan.apiserver.webhooks.conversion_reviews import _unstructured
 from bayplan.apiserver.webhooks.reviews import ReviewError, read_answer
 

@@ -33,7 +33,7 @@ from bayplan.client.http import HttpTransport
 from bayplan.client.kubeconfig import load
 from bayplan.cluster.real_nodes.orphans import namespace_files, shims_of
 from bayplan.cluster.real_nodes.settings import NodePlace, RealNodeSettings
-from bayplan.support.process_ids import read_pid_file
+from bayplan.support.system.process_ids import read_pid_file
 from tests.cgroups import cgroups_with
 from tests.cluster.real_nodes.images import give_image
 from tests.integration.conftest import BAYPLAN

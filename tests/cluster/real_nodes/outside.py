@@ -13,7 +13,7 @@ from pathlib import Path
 from bayplan.cluster.real_nodes.commands import run
 from bayplan.cluster.real_nodes.network import inside, make_bridge, make_node_network, remove_network
 from bayplan.cluster.real_nodes.settings import RealNodeSettings
-from bayplan.support.programs import succeeds
+from bayplan.support.system.programs import succeeds
 from tests.cluster.real_nodes.directories import short
 from tests.kubelet.waiting import eventually
 

@@ -33,7 +33,7 @@ from bayplan.kubelet.runtime.cri import CriRuntime
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.types import Container, Sandbox, SandboxConfig
 from bayplan.support.clock import SystemClock
-from bayplan.support.process_ids import ProcessId, process_id, read_pid_file, write_pid_file
+from bayplan.support.system.process_ids import ProcessId, process_id, read_pid_file, write_pid_file
 from tests.cluster.real_nodes.test_real_nodes import answers, run_pod, running, settings_for, traces
 from tests.kubelet.runtime.real_containerd import needs_containerd
 from tests.kubelet.waiting import eventually

@@ -13,7 +13,7 @@ import pytest
 from bayplan.cluster.errors import RealNodeError
 from bayplan.cluster.real_nodes.processes import SupervisedProcess, processes_with
 from bayplan.support.clock import SystemClock
-from bayplan.support.process_ids import ProcessId, end, process_id, read_pid_file
+from bayplan.support.system.process_ids import ProcessId, end, process_id, read_pid_file
 from tests.kubelet.waiting import eventually
 
 

@@ -36,7 +36,7 @@ from bayplan.kubelet.runtime.types import ContainerConfig, SandboxConfig
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.network.cni_configuration import FILE as CNI_FILE
 from bayplan.support.clock import SystemClock
-from bayplan.support.process_ids import process_id
+from bayplan.support.system.process_ids import process_id
 from tests.cgroups import cgroups_with
 from tests.cluster.real_nodes.directories import short
 from tests.kubelet.runtime.real_containerd import BUSYBOX, busybox_image, needs_containerd

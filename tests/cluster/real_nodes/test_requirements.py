@@ -23,8 +23,8 @@ from bayplan.cluster.real_nodes.settings import HOST, RealNodeSettings
 from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.configuration import from_tree
 from bayplan.network.settings import DataPlane
-from bayplan.support.process_ids import own_program
-from bayplan.support.programs import succeeds
+from bayplan.support.system.process_ids import own_program
+from bayplan.support.system.programs import succeeds
 
 
 def settings(directory: Path = Path("/data/real-nodes"), count: int = 2, **more: Any) -> RealNodeSettings:

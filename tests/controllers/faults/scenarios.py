@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from bayplan.api.codec import from_tree
-from bayplan.api.execution_rules import ANNOTATION
+from bayplan.api.pods.execution_rules import ANNOTATION
 from bayplan.api.types import apps_v1, batch_v1, core_v1
 from bayplan.controllers.pods import is_ready
 from bayplan.testing.builders import deployment, rolling, selector, template

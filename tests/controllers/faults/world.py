@@ -23,7 +23,7 @@ from bayplan.scheduler.service import SchedulerService
 from bayplan.simulation.faults.transport import Faults, FaultyTransport, drawn
 from bayplan.store.url import open_store
 from bayplan.support.clock import LoopClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SeededRandomness
 from bayplan.testing.mutations import detect_mutations
 

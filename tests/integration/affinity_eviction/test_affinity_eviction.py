@@ -12,14 +12,14 @@ import pytest
 
 from bayplan.api.codec import from_tree
 from bayplan.api.errors import ApiError
-from bayplan.api.execution_rules import ANNOTATION, GRACE
 from bayplan.api.feature_gates import ALL_GATES
+from bayplan.api.pods.execution_rules import ANNOTATION, GRACE
 from bayplan.api.types import apps_v1, core_v1, meta_v1, policy_v1
 from bayplan.client.errors import TransportError
 from bayplan.cluster.settings import CLUSTER_API, CLUSTER_CONTROLLERS, ClusterSettings
 from bayplan.controllers.manager import ControllerManager
 from bayplan.simulation.virtual_cluster import VirtualCluster
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SeededRandomness
 from bayplan.support.virtual_time import run
 from bayplan.testing.builders import deployment, metadata, pod, selector, template

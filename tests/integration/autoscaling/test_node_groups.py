@@ -11,7 +11,7 @@ import yaml
 from bayplan.api.node_groups import GROUP_LABEL
 from bayplan.api.types import apps_v1, core_v1, policy_v1
 from bayplan.cluster.settings import CLUSTER_CONTROLLERS, ClusterSettings
-from bayplan.kubelet.simulator.groups import parse_groups
+from bayplan.kubelet.simulator.nodes.groups import parse_groups
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.testing.builders import deployment, metadata, pod, selector
 from bayplan.testing.cluster import LiveCluster, running_cluster

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from bayplan.api.types import apps_v1
-from bayplan.cluster.apply import apply_manifests
+from bayplan.cluster.manifests.apply import apply_manifests
 from bayplan.controllers.autoscaling.vpa_annotations import MODE, RECOMMENDATION
 from bayplan.testing.builders import deployment
 from bayplan.testing.cluster import LiveCluster

@@ -10,7 +10,7 @@ from bayplan.api.types import apps_v1, autoscaling_v2, core_v1, meta_v1
 from bayplan.cluster.settings import CLUSTER_CONTROLLERS, ClusterSettings
 from bayplan.controllers.autoscaling.cluster_autoscaler_expanders import PRIORITY_MAP
 from bayplan.controllers.autoscaling.vpa_annotations import RECOMMENDATION
-from bayplan.kubelet.simulator.groups import parse_groups
+from bayplan.kubelet.simulator.nodes.groups import parse_groups
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support import virtual_time

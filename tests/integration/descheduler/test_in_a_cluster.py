@@ -19,7 +19,7 @@ from bayplan.descheduler.settings import DeschedulerSettings
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support.clock import SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SystemRandomness
 from bayplan.support.virtual_time import run
 from bayplan.testing.builders import deployment

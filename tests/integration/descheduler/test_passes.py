@@ -17,7 +17,7 @@ from bayplan.descheduler.policy import DeschedulerPolicy
 from bayplan.descheduler.service import DeschedulerService
 from bayplan.descheduler.settings import DeschedulerSettings
 from bayplan.simulation.virtual_cluster import VirtualCluster
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SeededRandomness
 from bayplan.support.tasks import Supervisor
 from bayplan.support.virtual_time import run

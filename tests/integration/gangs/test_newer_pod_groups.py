@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bayplan.api.conversion_pod_groups import KEPT
+from bayplan.api.conversions.pod_groups import KEPT
 from bayplan.api.errors import ApiError
 from bayplan.api.feature_gates import (
     COMPOSITE_POD_GROUPS,

@@ -9,7 +9,7 @@ from bayplan.api.codec import from_tree
 from bayplan.api.types import core_v1, storage_v1
 from bayplan.controllers.manager import ControllerManager, controller_filter
 from bayplan.simulation.virtual_cluster import VirtualCluster
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SeededRandomness
 from bayplan.support.virtual_time import run
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.core.container_config import (
+from bayplan.kubelet.core.containers.config import (
     ContainerParts,
     MountConfigError,
     SandboxParts,
@@ -19,7 +19,7 @@ from bayplan.kubelet.core.container_config import (
     volume_mount,
     wants_hosts_file,
 )
-from bayplan.kubelet.core.hosts import HostnameError
+from bayplan.kubelet.core.containers.hosts import HostnameError
 from bayplan.kubelet.runtime.types import (
     ContainerConfig,
     ContainerSecurity,

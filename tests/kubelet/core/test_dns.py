@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.core.dns import NodeDns, parse_resolv_conf, pod_dns
-from bayplan.kubelet.core.hosts import (
+from bayplan.kubelet.core.containers.dns import NodeDns, parse_resolv_conf, pod_dns
+from bayplan.kubelet.core.containers.hosts import (
     HostnameError,
     host_network_hosts_file,
     hostname_and_domain,

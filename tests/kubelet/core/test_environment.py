@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.core.env_file import EnvFileError, value_in_env_file
-from bayplan.kubelet.core.environment import Sources, VariableError, needs, variables
-from bayplan.kubelet.core.expansion import expand, references
+from bayplan.kubelet.core.containers.env_file import EnvFileError, value_in_env_file
+from bayplan.kubelet.core.containers.environment import Sources, VariableError, needs, variables
+from bayplan.kubelet.core.containers.expansion import expand, references
 from bayplan.testing.builders import container, metadata, pod
 
 ALLOCATABLE: dict[str, str | int | float] = {"cpu": "3500m", "memory": "8Gi", "ephemeral-storage": "100Gi"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.core.security import (
+from bayplan.kubelet.core.containers.security import (
     MASKED_PATHS,
     READ_ONLY_PATHS,
     NodeSecurity,

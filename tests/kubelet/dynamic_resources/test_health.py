@@ -16,7 +16,7 @@ from bayplan.kubelet.dynamic_resources.health_watch import RETRY_SECONDS, Health
 from bayplan.kubelet.dynamic_resources.messages import MESSAGES
 from bayplan.kubelet.dynamic_resources.shown_devices import claimed_devices, health_statuses
 from bayplan.support.clock import LoopClock
-from bayplan.support.rpc_errors import RpcError
+from bayplan.support.grpc.errors import RpcError
 from bayplan.support.virtual_time import run
 
 SOCKET = Path("/one.sock")

@@ -24,8 +24,8 @@ from bayplan.kubelet.dynamic_resources.metrics import DraMetrics
 from bayplan.kubelet.plugin_watcher import PluginRefused
 from bayplan.kubelet.resource_managers.errors import CheckpointError
 from bayplan.support.clock import LoopClock
-from bayplan.support.metrics import Registry
-from bayplan.support.rpc_errors import RpcError
+from bayplan.support.grpc.errors import RpcError
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.virtual_time import run
 
 ONE, TWO = Path("/one.sock"), Path("/two.sock")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bayplan.kubelet.core.security import SecurityError
+from bayplan.kubelet.core.containers.security import SecurityError
 from bayplan.kubelet.images.users import ImageUsers
 from bayplan.kubelet.runtime.simulated import SimulatedRuntime
 from bayplan.kubelet.runtime.types import Image

@@ -14,15 +14,15 @@ from bayplan.api.declared_features import RESTART_ALL
 from bayplan.api.errors import ApiError
 from bayplan.api.types import coordination_v1, core_v1, meta_v1
 from bayplan.client.errors import TransportError
-from bayplan.kubelet.container_events import ContainerEvents
 from bayplan.kubelet.errors import ConfigurationError
 from bayplan.kubelet.node.heartbeat import LEASE_NAMESPACE, NodeHeartbeat, NodeLease, status_patch
 from bayplan.kubelet.node.machine import Machine
 from bayplan.kubelet.node.registration import check_labels, initial_node, register
 from bayplan.kubelet.node.status import NodeFacts, has_changed, node_status
+from bayplan.kubelet.pods.container_events import ContainerEvents
 from bayplan.kubelet.runtime.errors import RuntimeUnavailableError
 from bayplan.kubelet.runtime.types import Image, RuntimeHandler, RuntimeStatus, RuntimeVersion
-from tests.kubelet.played import Played, play
+from tests.kubelet.simulator.played import Played, play
 
 GI = 1 << 30
 NOW, LATER = "2026-01-02T03:04:05Z", "2026-01-02T03:09:05Z"

@@ -17,7 +17,7 @@ from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.certificates import make_authority, sign
 from bayplan.kubelet.core.plan import Health
 from bayplan.kubelet.errors import HookError
-from bayplan.kubelet.hooks import HookRunner
+from bayplan.kubelet.pods.hooks import HookRunner
 from bayplan.kubelet.prober.handlers import ProbeRunner
 from bayplan.kubelet.prober.results import ProbeType
 from bayplan.kubelet.runtime.errors import RuntimeTimeoutError, RuntimeUnavailableError

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.kubelet.resource_managers.cpu_set import parse_cpu_set
-from bayplan.kubelet.resource_managers.cpu_state import CpuState
-from bayplan.kubelet.resource_managers.device_calls import Steps
+from bayplan.kubelet.resource_managers.cpus.cpu_set import parse_cpu_set
+from bayplan.kubelet.resource_managers.cpus.cpu_state import CpuState
+from bayplan.kubelet.resource_managers.devices.device_calls import Steps
 from bayplan.kubelet.resource_managers.machine_topology import Cpu, CpuTopology
 from bayplan.kubelet.resource_managers.topology_hints import TopologyHint
 

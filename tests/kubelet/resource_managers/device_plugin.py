@@ -13,9 +13,9 @@ import grpc
 from grpc import aio
 
 from bayplan.csi.messages import Empty, PluginInfo, RegistrationStatus
-from bayplan.kubelet.resource_managers.plugin_messages import MESSAGES, REGISTER
-from bayplan.support.rpc import Connection
-from bayplan.support.rpc_errors import RpcError
+from bayplan.kubelet.resource_managers.devices.plugin_messages import MESSAGES, REGISTER
+from bayplan.support.grpc.calls import Connection
+from bayplan.support.grpc.errors import RpcError
 
 GPU = "example.com/gpu"
 

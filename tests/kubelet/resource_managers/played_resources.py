@@ -13,7 +13,7 @@ from bayplan.kubelet.configuration import KubeletConfiguration, MemoryReservatio
 from bayplan.kubelet.feature_gates import RESOURCE_HEALTH, is_enabled
 from bayplan.kubelet.kubelet import Kubelet
 from bayplan.kubelet.resource_managers.container_manager import ContainerManager, NodeView
-from bayplan.kubelet.resource_managers.device_calls import (
+from bayplan.kubelet.resource_managers.devices.device_calls import (
     Allocate,
     Allocated,
     PluginCall,
@@ -27,8 +27,8 @@ from bayplan.kubelet.resource_managers.machine_topology import Cpu, CpuTopology,
 from bayplan.kubelet.resource_managers.make_managers import Setting, make_managers
 from bayplan.kubelet.resource_managers.manager_metrics import ManagerMetrics
 from bayplan.kubelet.runtime.types import ContainerState
-from bayplan.support.metrics import Registry
-from tests.kubelet.played import Played
+from bayplan.support.metrics.instruments import Registry
+from tests.kubelet.simulator.played import Played
 
 GIB = 1 << 30
 GPU = "example.com/gpu"

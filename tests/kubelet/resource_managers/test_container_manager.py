@@ -8,11 +8,10 @@ import pytest
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.feature_gates import RESOURCE_HEALTH
-from bayplan.kubelet.resource_managers.cpu_state import CPU_STATE
-from bayplan.kubelet.resource_managers.device_calls import PluginDevice, PluginOptions, PreStart
+from bayplan.kubelet.resource_managers.cpus.cpu_state import CPU_STATE
+from bayplan.kubelet.resource_managers.devices.device_calls import PluginDevice, PluginOptions, PreStart
 from bayplan.kubelet.resource_managers.errors import CheckpointError
 from bayplan.kubelet.runtime.behaviour import Behaviour
-from tests.kubelet.played import NODE, Played, container, gone, phase, play, ready
 from tests.kubelet.resource_managers.played_resources import (
     GPU,
     Plugin,
@@ -22,6 +21,7 @@ from tests.kubelet.resource_managers.played_resources import (
     machine,
     memory_configuration,
 )
+from tests.kubelet.simulator.played import NODE, Played, container, gone, phase, play, ready
 
 TWO_GPUS = {GPU: (PluginDevice("one", numa_nodes=(0,)), PluginDevice("two", numa_nodes=(1,)))}
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayplan.kubelet.resource_managers.cpu_assignment import take_packed
-from bayplan.kubelet.resource_managers.cpu_distribution import take_distributed
-from bayplan.kubelet.resource_managers.cpu_set import CpuSet, format_cpu_set, parse_cpu_set
+from bayplan.kubelet.resource_managers.cpus.cpu_assignment import take_packed
+from bayplan.kubelet.resource_managers.cpus.cpu_distribution import take_distributed
+from bayplan.kubelet.resource_managers.cpus.cpu_set import CpuSet, format_cpu_set, parse_cpu_set
 from bayplan.kubelet.resource_managers.errors import AllocationError
 from tests.kubelet.resource_managers.cases import cases, tables, topology
 

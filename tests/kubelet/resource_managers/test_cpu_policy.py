@@ -10,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from bayplan.kubelet.resource_managers.cpu_options import CpuOptions, check_cpu_options, parse_cpu_options
-from bayplan.kubelet.resource_managers.cpu_policy import StaticCpuPolicy
-from bayplan.kubelet.resource_managers.cpu_set import CpuSet, format_cpu_set, parse_cpu_set
-from bayplan.kubelet.resource_managers.cpu_state import CPU_STATE, CpuState
+from bayplan.kubelet.resource_managers.cpus.cpu_options import CpuOptions, check_cpu_options, parse_cpu_options
+from bayplan.kubelet.resource_managers.cpus.cpu_policy import StaticCpuPolicy
+from bayplan.kubelet.resource_managers.cpus.cpu_set import CpuSet, format_cpu_set, parse_cpu_set
+from bayplan.kubelet.resource_managers.cpus.cpu_state import CPU_STATE, CpuState
 from bayplan.kubelet.resource_managers.errors import AllocationError, CheckpointError, ResourceManagerError
 from bayplan.kubelet.resource_managers.machine_topology import Cpu, CpuTopology
 from tests.kubelet.resource_managers.cases import (

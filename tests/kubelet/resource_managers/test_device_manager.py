@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.resource_managers.device_calls import (
+from bayplan.kubelet.resource_managers.devices.device_calls import (
     Allocate,
     Allocated,
     PluginDevice,
     PluginOptions,
     PreferredAllocation,
 )
-from bayplan.kubelet.resource_managers.device_checkpoint import DeviceCheckpoint
-from bayplan.kubelet.resource_managers.device_manager import DeviceManager
-from bayplan.kubelet.resource_managers.device_selection import Selection, select
+from bayplan.kubelet.resource_managers.devices.device_checkpoint import DeviceCheckpoint
+from bayplan.kubelet.resource_managers.devices.device_manager import DeviceManager
+from bayplan.kubelet.resource_managers.devices.device_selection import Selection, select
+from bayplan.kubelet.resource_managers.devices.pod_devices import ContainerDevices, combined
 from bayplan.kubelet.resource_managers.errors import AllocationError
-from bayplan.kubelet.resource_managers.pod_devices import ContainerDevices, combined
 from bayplan.kubelet.runtime.types import Mount
 from tests.kubelet.resource_managers.cases import FixedAffinity, cases, hint_of, pod
 from tests.kubelet.resource_managers.played_resources import GPU, guaranteed

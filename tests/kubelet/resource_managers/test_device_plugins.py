@@ -12,24 +12,24 @@ import pytest
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.admission import Rejection
-from bayplan.kubelet.core.container_allocation import ContainerAllocation
+from bayplan.kubelet.core.containers.allocation import ContainerAllocation
 from bayplan.kubelet.core.pod_state import PodState
 from bayplan.kubelet.plugin_watcher import PluginWatcher
 from bayplan.kubelet.resource_managers import pod_resources
-from bayplan.kubelet.resource_managers.claimed_devices import ClaimedDevice, ClaimedDevices
 from bayplan.kubelet.resource_managers.container_manager import ContainerManager, Managers, NodeView
-from bayplan.kubelet.resource_managers.device_checkpoint import DEVICE_STATE
+from bayplan.kubelet.resource_managers.devices.claimed_devices import ClaimedDevice, ClaimedDevices
+from bayplan.kubelet.resource_managers.devices.device_checkpoint import DEVICE_STATE
+from bayplan.kubelet.resource_managers.devices.plugin_server import KIND, PluginServer
 from bayplan.kubelet.resource_managers.make_managers import DEVICE_PLUGINS, Setting, make_managers
 from bayplan.kubelet.resource_managers.manager_metrics import ManagerMetrics
-from bayplan.kubelet.resource_managers.plugin_server import KIND, PluginServer
 from bayplan.kubelet.resource_managers.pod_resources import PodResourcesServer
 from bayplan.kubelet.runtime.simulated import SimulatedRuntime
 from bayplan.kubelet.runtime.types import Device
 from bayplan.support.clock import SystemClock
-from bayplan.support.metrics import Registry
+from bayplan.support.grpc.calls import Connection
+from bayplan.support.grpc.errors import RpcError
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import SeededRandomness
-from bayplan.support.rpc import Connection
-from bayplan.support.rpc_errors import RpcError
 from tests.kubelet.resource_managers.cases import pod
 from tests.kubelet.resource_managers.device_plugin import GPU, DevicePlugin
 from tests.kubelet.resource_managers.played_resources import RESERVED, guaranteed, machine, memory_configuration

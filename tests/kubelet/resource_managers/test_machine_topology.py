@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bayplan.kubelet.resource_managers.cpu_set import format_cpu_set
+from bayplan.kubelet.resource_managers.cpus.cpu_set import format_cpu_set
 from bayplan.kubelet.resource_managers.errors import ResourceManagerError
 from bayplan.kubelet.resource_managers.machine_topology import Cpu, NumaNode, read_machine_topology
 

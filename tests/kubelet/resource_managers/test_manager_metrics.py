@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.resource_managers.device_calls import PluginDevice
-from tests.kubelet.played import Played, gone, phase, play, ready
+from bayplan.kubelet.resource_managers.devices.device_calls import PluginDevice
 from tests.kubelet.resource_managers.played_resources import (
     GPU,
     Plugin,
@@ -17,6 +16,7 @@ from tests.kubelet.resource_managers.played_resources import (
     memory_configuration,
 )
 from tests.kubelet.resource_managers.test_container_manager import offer_gpus
+from tests.kubelet.simulator.played import Played, gone, phase, play, ready
 
 _CPU = "kubelet_cpu_manager_"
 _TOPOLOGY = "kubelet_topology_manager_admission_"

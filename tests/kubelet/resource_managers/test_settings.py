@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from bayplan.cli.components.kubelet import _configuration, command
 from bayplan.kubelet.configuration import API_VERSION, KIND, from_tree
-from bayplan.kubelet.core.container_resources import LimitSettings, container_resources
+from bayplan.kubelet.core.containers.resources import LimitSettings, container_resources
 from bayplan.kubelet.core.resize_requests import fixed_refusal
 from bayplan.kubelet.core.resources import CPU_PERIOD
 from bayplan.kubelet.errors import ConfigurationError

@@ -12,8 +12,8 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from bayplan.api.container_logs import LogOptions
 from bayplan.api.kinds import Kind
+from bayplan.api.pods.container_logs import LogOptions
 from bayplan.api.types import core_v1
 from bayplan.apiserver.certificates import KeyPair, make_authority, sign
 from bayplan.client import Client

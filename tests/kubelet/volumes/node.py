@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bayplan.api.codec import from_tree, to_tree
-from bayplan.api.patches import apply_merge_patch
+from bayplan.api.patching.json_patches import apply_merge_patch
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.kubelet.objects import ObjectError, ObjectNotFoundError, Token
 from bayplan.kubelet.volumes.interface import VolumeHost

@@ -24,8 +24,8 @@ from bayplan.kubelet.volumes.interface import VolumeHost
 from bayplan.kubelet.volumes.subpath import SubPath, clean_up_sub_paths, prepare_sub_path
 from bayplan.support.blocking import in_thread
 from bayplan.support.clock import SystemClock
-from bayplan.support.mounts import MountError, SystemMounter, mount_at, mounts_below
 from bayplan.support.randomness import SeededRandomness
+from bayplan.support.system.mounts import MountError, SystemMounter, mount_at, mounts_below
 from tests.csi_local.machine import may_grow_ext4_online, why_no_images
 from tests.kubelet.volumes.node import UID, Node, pod_with, shown
 from tests.kubelet.volumes.test_manager import add_claim, claimed, empty_dir

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bayplan.api.selectors import from_map
+from bayplan.api.selectors.labels import from_map
 from bayplan.api.types import core_v1, networking_v1
 from bayplan.network.policy.addresses import Family
 from bayplan.network.policy.objects import (

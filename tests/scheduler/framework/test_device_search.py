@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from bayplan.scheduler.framework.meter import Meter
-from bayplan.support.metrics import Counter
+from bayplan.support.metrics.instruments import Counter
 from tests.scheduler.devices import attempt, claim, device, device_class, exactly, slice_of, user
 from tests.scheduler.objects import node
 from tests.scheduler.test_core import Setup

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bayplan.api.selectors import from_map
+from bayplan.api.selectors.labels import from_map
 from bayplan.scheduler.framework.extension_points import EVERY_ROW
 from bayplan.scheduler.framework.spreading import Constraint, Cost, Domains, Skews
 from bayplan.scheduler.snapshot.counters import PodCounter, Tally

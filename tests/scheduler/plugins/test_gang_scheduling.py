@@ -10,9 +10,9 @@ from bayplan.scheduler.library import typed
 from bayplan.scheduler.plugins.gang_scheduling import PERMIT_SECONDS, GangScheduling
 from bayplan.scheduler.snapshot.custom_groups import CustomPodGroup
 from bayplan.scheduler.snapshot.pods import PodInfo
+from tests.scheduler.gangs.test_gangs import gang_of, group, member
 from tests.scheduler.objects import node
 from tests.scheduler.test_core import Setup
-from tests.scheduler.test_gangs import gang_of, group, member
 
 
 def plugin_of(setup: Setup) -> GangScheduling:

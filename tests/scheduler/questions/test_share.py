@@ -15,7 +15,7 @@ from bayplan.scheduler.extenders.protocol import unasked
 from bayplan.scheduler.questions import service
 from bayplan.scheduler.questions.errors import NotReadyError, QuestionError
 from bayplan.scheduler.questions.service import PlacementQuestions
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.virtual_time import run
 from tests.scheduler.objects import node, pod
 from tests.scheduler.questions.test_asking import a_core

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bayplan.api.selectors import compile_selector
+from bayplan.api.selectors.labels import compile_selector
 from bayplan.api.types import meta_v1
 from bayplan.scheduler import Planner
 from bayplan.scheduler.cycle import Cycle

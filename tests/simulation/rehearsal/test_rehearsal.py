@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from bayplan.api.types.core_v1 import Node, Pod
 from bayplan.cli.main import main
+from bayplan.scheduler.development.plugin_files import PluginFileError
 from bayplan.scheduler.library import typed
-from bayplan.scheduler.plugin_files import PluginFileError
 from bayplan.simulation.rehearsal.errors import RehearsalError
 from bayplan.simulation.rehearsal.measures import jain
 from bayplan.simulation.rehearsal.page import rehearsal_page

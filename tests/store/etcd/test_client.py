@@ -27,7 +27,7 @@ from bayplan.store.etcd.errors import (
     EtcdTooLarge,
     EtcdUnavailable,
 )
-from bayplan.support.tls_files import TlsFiles
+from bayplan.support.web.tls_files import TlsFiles
 from tests.store.etcd.clients import PATIENCE, Seen, client_of, running, running_cluster
 from tests.store.etcd.server import Forwarder, free_ports, needs_etcd, shared_server
 

@@ -17,9 +17,9 @@ from grpc import aio
 from bayplan.apiserver.certificates import make_authority, sign
 from bayplan.csi.messages import RegistrationStatus
 from bayplan.support.clock import SystemClock
+from bayplan.support.grpc.errors import RpcError, UnsentError
 from bayplan.support.grpc_client.channel import GrpcChannel
-from bayplan.support.rpc_errors import RpcError, UnsentError
-from bayplan.support.tls_files import TlsFiles
+from bayplan.support.web.tls_files import TlsFiles
 from tests.support.grpc_client.scripted import PATIENCE
 
 LARGE = 9_000_000

@@ -10,12 +10,12 @@ import pytest
 
 from bayplan.csi.messages import RegistrationStatus
 from bayplan.support.clock import SystemClock
+from bayplan.support.grpc.errors import RpcError, UnsentError
 from bayplan.support.grpc_client import frames
 from bayplan.support.grpc_client.calls import UnaryCall
 from bayplan.support.grpc_client.channel import GrpcChannel
 from bayplan.support.grpc_client.connection import Http2Connection
 from bayplan.support.grpc_client.frames import frame
-from bayplan.support.rpc_errors import RpcError, UnsentError
 from bayplan.testing.clock import ManualClock
 from tests.support.grpc_client.scripted import PATIENCE, Peer, Script, framed, scripted
 

@@ -26,7 +26,7 @@ from bayplan.api.cel.types import (
     map_of,
     struct,
 )
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 Schema = dict[str, Any]
 

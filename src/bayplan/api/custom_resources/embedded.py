@@ -14,8 +14,8 @@ from bayplan.api.custom_resources.metadata import MetadataError, read_metadata
 from bayplan.api.custom_resources.pruning import EMBEDDED, child, child_path, has_key
 from bayplan.api.errors import FieldError, invalid, required
 from bayplan.api.schema import Schema
-from bayplan.api.validation.formats import dns_1035_label
 from bayplan.api.validation.meta import validate_object_meta
+from bayplan.api.validation.values.formats import dns_1035_label
 
 
 def has_embedded(schema: Any) -> bool:

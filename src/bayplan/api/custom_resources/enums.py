@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from bayplan.api.custom_resources.correlation import identity
 from bayplan.api.custom_resources.go_values import json_text
-from bayplan.support.memo import Memo
+from bayplan.support.memory.memo import Memo
 
 _BYTES_PER_VALUE: Final = 200
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from bayplan.api.custom_resources import network_formats as network
 from bayplan.api.custom_resources.mail_addresses import is_mail_address
-from bayplan.api.validation.formats import dns_label, dns_subdomain
-from bayplan.support.memo import memoized
+from bayplan.api.validation.values.formats import dns_label, dns_subdomain
+from bayplan.support.memory.memo import memoized
 
 
 def _pattern(text: str, flags: int = 0) -> Callable[[str], bool]:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from bayplan.api.errors import quoted
-from bayplan.api.go_json import escaped
+from bayplan.api.json.writing import escaped
 
 _POWER_WITH_EXPONENT = 6
 _TYPES = {bool: "bool", int: "int64", float: "float64", str: "string", list: "[]interface {}", type(None): "<nil>"}

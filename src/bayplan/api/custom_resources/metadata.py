@@ -53,6 +53,6 @@ def _typed(fields: Any) -> meta_v1.ObjectMeta:
 
 def _problem(fields: Any) -> str | None:
     """The first thing that is wrong with metadata, in the order of their names."""
-    from bayplan.api.decode_problems import first_problem  # what is seldom needed
+    from bayplan.api.json.decode_problems import first_problem  # what is seldom needed
 
     return first_problem(meta_v1.ObjectMeta, msgspec.json.encode(fields, order="sorted"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayplan.api.go_json import number_text
+from bayplan.api.json.writing import number_text
 
 _INT64 = 1 << 63
 LARGE_EXPONENTS = (b"e18", b"e19", b"e20")

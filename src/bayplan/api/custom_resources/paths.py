@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from bayplan.api.custom_resources import patterns
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 Values = list[Any]
 Step = Callable[[Values], Values]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 
 @memoized(1024)

@@ -13,7 +13,7 @@ from bayplan.api.custom_resources import patterns
 from bayplan.api.custom_resources.correlation import Before, same
 from bayplan.api.custom_resources.enums import enum_values
 from bayplan.api.schema import Schema
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 Rejects = Callable[[Any, Before | None], bool]
 """Takes a value and what it was before the change."""

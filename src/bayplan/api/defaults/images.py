@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 _PATH = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _HOST = (

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import msgspec
 
 from bayplan.api import quantity
-from bayplan.api.execution_rules import preferred_pod_terms, required_pod_terms
+from bayplan.api.pods.execution_rules import preferred_pod_terms, required_pod_terms
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 Resources = dict[str, str | int | float]
 _APPARMOR = "container.apparmor.security.beta.kubernetes.io/"

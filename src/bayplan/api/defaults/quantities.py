@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api import codec, quantity
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 
 @memoized(65536)

@@ -29,7 +29,7 @@ from bayplan.api.managedfields.fieldset import (
 from bayplan.api.managedfields.merge import merge, remove, validate, validated_fields, with_named_fields
 from bayplan.api.managedfields.typed import Type, TypedError
 from bayplan.api.types.meta_v1 import ManagedFieldsEntry
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 APPLY, UPDATE = "Apply", "Update"
 BEFORE_FIRST_APPLY = "before-first-apply"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from bayplan.api.schema import Schema, definitions
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 SCALAR, LIST, MAP, ANY = "scalar", "list", "map", "any"
 

@@ -9,7 +9,7 @@ from bayplan.api.pod_security import baseline, restricted
 from bayplan.api.pod_security.policy import PRIVILEGED, RESTRICTED, Policy
 from bayplan.api.pod_security.violations import Subject, Violation
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 Check = Callable[[Subject, int], Violation | None]
 

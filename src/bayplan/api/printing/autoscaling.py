@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayplan.api.conversion_autoscaling import to_v2
+from bayplan.api.conversions.autoscaling import to_v2
 from bayplan.api.printing.base import NONE, UNKNOWN, UNSET, Printer, columns, object_age, quantity_text
 from bayplan.api.types import autoscaling_v1, autoscaling_v2
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from bayplan.api import quantity
-from bayplan.api.selectors import SelectorError, compile_selector
+from bayplan.api.selectors.labels import SelectorError, compile_selector
 from bayplan.api.types import meta_v1
 from bayplan.support.timestamps import parse_rfc3339
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayplan.api.conversion import event_to_core
+from bayplan.api.conversions.kinds import event_to_core
 from bayplan.api.printing.base import Printer, columns
 from bayplan.api.printing.core import event_cells
 from bayplan.api.types import events_v1

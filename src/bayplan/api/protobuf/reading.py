@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from bayplan.api.nesting import DepthError, check_depth
+from bayplan.api.json.nesting import DepthError, check_depth
 from bayplan.api.protobuf.wire import ProtobufError, fields, numbers, read_varint, signed, text
 from bayplan.api.schema import Schema, definitions
 from bayplan.support.timestamps import rfc3339, rfc3339_micro

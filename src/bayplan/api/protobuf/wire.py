@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 MAGIC = b"k8s\x00"
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"

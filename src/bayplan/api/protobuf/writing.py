@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from bayplan.api.go_json import escaped
+from bayplan.api.json.writing import escaped
 from bayplan.api.protobuf.reading import (
     INT_OR_STRING,
     META,
@@ -35,7 +35,7 @@ from bayplan.api.protobuf.wire import BYTES, FIXED64, VARINT, ProtobufError, del
 from bayplan.api.schema import Schema, definition_of, definitions
 from bayplan.api.types import meta_v1
 from bayplan.api.types.scalars import always_null
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 from bayplan.support.timestamps import parse_rfc3339
 
 _Writer = Callable[[Any], bytes]

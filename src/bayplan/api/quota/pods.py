@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from bayplan.api.kinds import Kind
-from bayplan.api.pod_resources import pod_level, pod_total
+from bayplan.api.pods.resources import pod_level, pod_total
 from bayplan.api.quota.amounts import ONE, Amounts, parsed
 from bayplan.api.quota.evaluators import CREATE, UPDATE, Evaluator
 from bayplan.api.quota.scopes import Requirement, has_deadline, pod_matches

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bayplan.api.defaults.pods import qos_class
-from bayplan.api.execution_rules import preferred_pod_terms, required_pod_terms
+from bayplan.api.pods.execution_rules import preferred_pod_terms, required_pod_terms
 from bayplan.api.types import core_v1
 
 Requirement = core_v1.ScopedResourceSelectorRequirement

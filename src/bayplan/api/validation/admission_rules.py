@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from bayplan.api.errors import duplicate, forbidden, invalid, required, too_many, unsupported
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.types import meta_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_label_selector, repeats
+from bayplan.api.validation.values import formats
 
 if TYPE_CHECKING:
     from bayplan.api.cel.compilation import Compiler

@@ -7,9 +7,9 @@ from typing import Any
 from bayplan.api import quantity
 from bayplan.api.errors import forbidden, invalid, required, unsupported
 from bayplan.api.types import autoscaling_v2
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_not_negative
 from bayplan.api.validation.resources import container_resource_messages
+from bayplan.api.validation.values import formats
 
 _METRICS = ("ContainerResource", "External", "Object", "Pods", "Resource")
 _MAX_PERIOD = 1800

@@ -12,9 +12,9 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from bayplan.api.errors import invalid, required
-from bayplan.api.validation import formats
-from bayplan.api.validation.der import pem_blocks
 from bayplan.api.validation.fields import Errors
+from bayplan.api.validation.values import formats
+from bayplan.api.validation.values.der import pem_blocks
 
 _FORM = "; desired format: https://host[/path]"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")

@@ -11,10 +11,10 @@ import msgspec
 
 from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required, too_long, unsupported
 from bayplan.api.types import meta_v1
-from bayplan.api.validation import formats
-from bayplan.api.validation.cidrs import read_ipv6, read_octets, strict_cidr
 from bayplan.api.validation.go_structs import shown_later
-from bayplan.support.memo import memoized
+from bayplan.api.validation.values import formats
+from bayplan.api.validation.values.cidrs import read_ipv6, read_octets, strict_cidr
+from bayplan.support.memory.memo import memoized
 
 Errors = list[FieldError]
 
@@ -26,7 +26,7 @@ _LEADING_ZERO = re.compile(r"(?:^|\.)0\d")
 
 
 def check_format(errors: Errors, path: str, value: str, rule: Callable[[str], formats.Messages]) -> None:
-    """A string follows a format of `bayplan.api.validation.formats`."""
+    """A string follows a format of `bayplan.api.validation.values.formats`."""
     for message in rule(value):
         errors.append(invalid(path, value, message))
 

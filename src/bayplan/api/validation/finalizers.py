@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bayplan.api.validation.formats import label_key
 from bayplan.api.validation.meta import STANDARD_FINALIZERS
+from bayplan.api.validation.values.formats import label_key
 
 _PATH = "metadata.finalizers"
 _ADVICE = "prefer a domain-qualified finalizer name"

@@ -6,8 +6,8 @@ import ipaddress
 from collections.abc import Sequence
 from typing import Final
 
-from bayplan.api.validation.cidrs import ipv6_text, is_plain_cidr, strict_cidr
 from bayplan.api.validation.fields import parse_cidr, parse_ip
+from bayplan.api.validation.values.cidrs import ipv6_text, is_plain_cidr, strict_cidr
 
 MOST_WARNINGS: Final = 4096
 """Different warnings after which no further one is sent, however short they are: an answer has headers for so many characters of them."""

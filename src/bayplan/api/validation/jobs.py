@@ -6,7 +6,6 @@ import re
 
 from bayplan.api.errors import OMITTED, duplicate, invalid, quoted, required, too_long, too_many, unsupported
 from bayplan.api.types import batch_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import (
     CONDITION_STATUSES,
     Errors,
@@ -17,6 +16,7 @@ from bayplan.api.validation.fields import (
 )
 from bayplan.api.validation.go_structs import shown_later
 from bayplan.api.validation.pods.pod_spec import check_pod_template
+from bayplan.api.validation.values import formats
 
 _MAX_PARALLEL = 100_000
 _MAX_INDEXES = 100_000

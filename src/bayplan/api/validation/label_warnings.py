@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.api.validation import formats
+from bayplan.api.validation.values import formats
 
 _DEPRECATED: Final = {
     "beta.kubernetes.io/arch": 'deprecated since v1.14; use "kubernetes.io/arch" instead',

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from bayplan.api.errors import FieldError, forbidden, invalid, required, too_long
 from bayplan.api.types import meta_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import check_labels, ip_messages
+from bayplan.api.validation.values import formats
 
 ANNOTATIONS_LIMIT: Final = 256 * 1024
 """Bytes that all annotations of an object may have together."""

@@ -11,7 +11,6 @@ from typing import Any, Final
 from bayplan.api.errors import duplicate, invalid, required, too_many
 from bayplan.api.feature_gates import COMPOSITE_POD_GROUPS, POD_GROUP_PREEMPTION_POLICY, TOPOLOGY_AWARE
 from bayplan.api.types import scheduling_v1alpha3, scheduling_v1beta1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_one_of, check_unchanged
 from bayplan.api.validation.pod_groups import (
     MOST_TEMPLATES,
@@ -26,6 +25,7 @@ from bayplan.api.validation.pod_groups import (
     check_topology,
     check_union,
 )
+from bayplan.api.validation.values import formats
 
 MOST_LEVELS: Final = 4
 """Levels of templates in a workload, those of pod groups included."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from bayplan.api import quantity
 from bayplan.api.errors import forbidden, invalid, required, unsupported
 from bayplan.api.types import core_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.devices.claims import check_access_modes, check_storage_amount
 from bayplan.api.validation.fields import Errors, check_format, null_if_empty
 from bayplan.api.validation.label_warnings import term_warnings
-from bayplan.api.validation.paths import check_no_backsteps
 from bayplan.api.validation.pods.scheduling import check_node_selector
 from bayplan.api.validation.pods.volume_sources import (
     LONG_PORTAL,
@@ -19,6 +17,8 @@ from bayplan.api.validation.pods.volume_sources import (
     SHARED_SOURCES,
 )
 from bayplan.api.validation.storage import check_csi_driver_name
+from bayplan.api.validation.values import formats
+from bayplan.api.validation.values.paths import check_no_backsteps
 
 _POLICIES = ("Delete", "Recycle", "Retain")
 SOURCES = tuple(

@@ -19,11 +19,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from bayplan.api.errors import OMITTED, invalid, required, too_long, unsupported
 from bayplan.api.types import certificates_v1beta1
-from bayplan.api.validation import formats
-from bayplan.api.validation.der import PemBlock, pem_blocks
 from bayplan.api.validation.fields import Errors, check_conditions, check_format
 from bayplan.api.validation.meta import ANNOTATIONS_LIMIT
 from bayplan.api.validation.signers import check_signer_name, is_kubernetes_signer
+from bayplan.api.validation.values import formats
+from bayplan.api.validation.values.der import PemBlock, pem_blocks
 from bayplan.support.timestamps import parse_rfc3339
 
 ISSUED, DENIED, FAILED = "Issued", "Denied", "Failed"

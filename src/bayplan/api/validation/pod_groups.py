@@ -11,8 +11,8 @@ from typing import Any
 from bayplan.api.errors import duplicate, invalid, required, too_many
 from bayplan.api.feature_gates import TOPOLOGY_AWARE, WORKLOAD_PREEMPTION
 from bayplan.api.types import scheduling_v1alpha2
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_one_of, repeats
+from bayplan.api.validation.values import formats
 
 MOST_TEMPLATES = 8
 MOST_KEYS = 1

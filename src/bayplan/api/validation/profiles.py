@@ -10,8 +10,8 @@ import msgspec
 from bayplan.api.errors import forbidden, invalid
 from bayplan.api.types import core_v1
 from bayplan.api.validation.fields import Errors
-from bayplan.api.validation.paths import check_relative_path
 from bayplan.api.validation.pods.scheduling import check_tolerations
+from bayplan.api.validation.values.paths import check_relative_path
 
 APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 SECCOMP_POD: Final = "seccomp.security.alpha.kubernetes.io/pod"

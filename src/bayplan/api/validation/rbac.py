@@ -7,12 +7,12 @@ from typing import Final
 
 from bayplan.api.errors import invalid, required, unsupported_text
 from bayplan.api.types import rbac_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import (
     Errors,
     check_format,
 )
 from bayplan.api.validation.go_structs import go_struct
+from bayplan.api.validation.values import formats
 
 GROUP: Final = "rbac.authorization.k8s.io"
 

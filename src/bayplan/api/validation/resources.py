@@ -9,9 +9,9 @@ from bayplan.api import quantity
 from bayplan.api.defaults.pods import container_limits, container_requests
 from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, not_found, required, unsupported
 from bayplan.api.types import core_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import NOT_NEGATIVE, Errors
-from bayplan.support.memo import memoized
+from bayplan.api.validation.values import formats
+from bayplan.support.memory.memo import memoized
 
 Resources = Mapping[str, str | int | float]
 

@@ -8,7 +8,6 @@ import msgspec
 
 from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required, unsupported, unsupported_text
 from bayplan.api.types import core_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import (
     Errors,
     check_cidr,
@@ -21,6 +20,7 @@ from bayplan.api.validation.fields import (
     repeats,
 )
 from bayplan.api.validation.ip_warnings import cidr_list_warnings, ip_warnings
+from bayplan.api.validation.values import formats
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _FAMILIES = ("IPv4", "IPv6")

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from bayplan.api.errors import invalid, quoted, required, too_long
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors
+from bayplan.api.validation.values import formats
 
 _LONGEST_DOMAIN: Final = 253
 _LONGEST: Final = _LONGEST_DOMAIN + 1 + _LONGEST_DOMAIN + 63 + 1

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bayplan.api.errors import invalid, required, too_long
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors
+from bayplan.api.validation.values import formats
 
 
 def check_csi_driver_name(errors: Errors, path: str, name: str) -> None:

@@ -10,9 +10,9 @@ from typing import Final
 from cryptography import x509
 
 from bayplan.api.errors import FieldError, invalid, too_long
-from bayplan.api.validation import formats
-from bayplan.api.validation.der import PemBlock, pem_blocks
 from bayplan.api.validation.fields import Errors
+from bayplan.api.validation.values import formats
+from bayplan.api.validation.values.der import PemBlock, pem_blocks
 
 _LONGEST: Final = 1 << 20
 _OMITTED: Final = "<value omitted>"

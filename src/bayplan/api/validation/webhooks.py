@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from bayplan.api.errors import duplicate, invalid, required, unsupported
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.types import meta_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.admission_rules import (
     FAILURE_POLICIES,
     MATCH_POLICIES,
@@ -17,6 +16,7 @@ from bayplan.api.validation.admission_rules import (
 )
 from bayplan.api.validation.client_configs import check_service, check_url
 from bayplan.api.validation.fields import Errors, check_label_selector, check_qualified_dns_name, repeats
+from bayplan.api.validation.values import formats
 
 Webhook = types.ValidatingWebhook | types.MutatingWebhook
 _REVIEW_VERSIONS = ("v1", "v1beta1")

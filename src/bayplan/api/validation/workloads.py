@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bayplan.api import selectors
 from bayplan.api.errors import forbidden, invalid, required, unsupported
+from bayplan.api.selectors import labels as selectors
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation.fields import (
     Errors,

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from bayplan.api.conversion import WebhookNeeded
+from bayplan.api.conversions.kinds import WebhookNeeded
 from bayplan.api.kinds import Kind
 from bayplan.apiserver.admission.metrics import ADMIT, VALIDATE
 from bayplan.apiserver.authorization.waiting import Undecided
@@ -208,53 +208,87 @@ class Row(NamedTuple):
 
 TABLE = (
     Row("always:AlwaysAdmit", False, "does nothing, in any place"),
-    Row("namespace_auto_provision:NamespaceAutoProvision", False, "makes the namespace that the next ones look for"),
-    Row("namespace_lifecycle:NamespaceLifecycle", True, "whether the namespace takes objects at all comes first"),
-    Row("namespace_exists:NamespaceExists", False, "as the former, for servers that run without it"),
-    Row("limit_pod_hard_anti_affinity_topology:LimitPodHardAntiAffinityTopology", False, "looks at what users wrote"),
-    Row("limit_ranger:LimitRanger", True, "resources of containers, before anybody counts them"),
-    Row("service_account:ServiceAccount", True, "adds volumes, which policies then see"),
-    Row("node_restriction:NodeRestriction", False, "refuses nodes early; the account of a pod is known"),
+    Row(
+        "namespaces.namespace_auto_provision:NamespaceAutoProvision",
+        False,
+        "makes the namespace that the next ones look for",
+    ),
+    Row(
+        "namespaces.namespace_lifecycle:NamespaceLifecycle",
+        True,
+        "whether the namespace takes objects at all comes first",
+    ),
+    Row("namespaces.namespace_exists:NamespaceExists", False, "as the former, for servers that run without it"),
+    Row(
+        "pods.limit_pod_hard_anti_affinity_topology:LimitPodHardAntiAffinityTopology",
+        False,
+        "looks at what users wrote",
+    ),
+    Row("pods.limit_ranger:LimitRanger", True, "resources of containers, before anybody counts them"),
+    Row("pods.service_account:ServiceAccount", True, "adds volumes, which policies then see"),
+    Row("access.node_restriction:NodeRestriction", False, "refuses nodes early; the account of a pod is known"),
     Row("taint_nodes_by_condition:TaintNodesByCondition", True, "nodes only, in any place"),
-    Row("always_pull_images:AlwaysPullImages", False, "changes containers before policies see them"),
-    Row("image_policy:ImagePolicyWebhook", False, "validates only: it sees the images as they will be"),
-    Row("pod_security:PodSecurity", True, "sees the containers and volumes as they will be"),
-    Row("pod_node_selector:PodNodeSelector", False, "the namespace's selector before that of the runtime class"),
-    Row("priority:Priority", True, "the priority decides which tolerations are added"),
-    Row("default_toleration_seconds:DefaultTolerationSeconds", True, "default tolerations before those of a namespace"),
-    Row("pod_toleration_restriction:PodTolerationRestriction", False, "judges all tolerations but those of resources"),
+    Row("pods.always_pull_images:AlwaysPullImages", False, "changes containers before policies see them"),
+    Row("pods.image_policy:ImagePolicyWebhook", False, "validates only: it sees the images as they will be"),
+    Row("pods.pod_security:PodSecurity", True, "sees the containers and volumes as they will be"),
+    Row("pods.pod_node_selector:PodNodeSelector", False, "the namespace's selector before that of the runtime class"),
+    Row("pods.priority:Priority", True, "the priority decides which tolerations are added"),
+    Row(
+        "pods.default_toleration_seconds:DefaultTolerationSeconds",
+        True,
+        "default tolerations before those of a namespace",
+    ),
+    Row(
+        "pods.pod_toleration_restriction:PodTolerationRestriction",
+        False,
+        "judges all tolerations but those of resources",
+    ),
     Row("event_rate_limit:EventRateLimit", False, "events only, in any place"),
     Row(
-        "extended_resource_toleration:ExtendedResourceToleration", False, "is not subject to the namespace's allow list"
+        "pods.extended_resource_toleration:ExtendedResourceToleration",
+        False,
+        "is not subject to the namespace's allow list",
     ),
     Row("default_storage_class:DefaultStorageClass", True, "the class of a claim, before it is counted"),
     Row("storage_object_in_use_protection:StorageObjectInUseProtection", True, "finalizers, in any place"),
-    Row("pod_groups:PodGroupProtection", True, "finalizers, in any place"),
+    Row("pods.pod_groups:PodGroupProtection", True, "finalizers, in any place"),
     Row(
-        "owner_references_permission_enforcement:OwnerReferencesPermissionEnforcement", False, "metadata as it will be"
+        "access.owner_references_permission_enforcement:OwnerReferencesPermissionEnforcement",
+        False,
+        "metadata as it will be",
     ),
     Row("persistent_volume_claim_resize:PersistentVolumeClaimResize", True, "the class of the claim is known"),
-    Row("runtime_class:RuntimeClass", True, "overhead and tolerations, behind the defaults and before quotas"),
-    Row("certificates:CertificateApproval", True, "certificate requests only, in any place"),
-    Row("certificates:CertificateSigning", True, "certificate requests only, in any place"),
-    Row("certificates:ClusterTrustBundleAttest", True, "bundles of trust anchors only, in any place"),
-    Row("certificates:CertificateSubjectRestriction", True, "certificate requests only, in any place"),
+    Row("pods.runtime_class:RuntimeClass", True, "overhead and tolerations, behind the defaults and before quotas"),
+    Row("access.certificates:CertificateApproval", True, "certificate requests only, in any place"),
+    Row("access.certificates:CertificateSigning", True, "certificate requests only, in any place"),
+    Row("access.certificates:ClusterTrustBundleAttest", True, "bundles of trust anchors only, in any place"),
+    Row("access.certificates:CertificateSubjectRestriction", True, "certificate requests only, in any place"),
     Row("default_ingress_class:DefaultIngressClass", True, "ingresses only, in any place"),
     Row("deny_service_external_ips:DenyServiceExternalIPs", False, "services only, in any place"),
-    Row("pod_topology_labels:PodTopologyLabels", True, "labels that nothing above reads"),
-    Row("pod_groups:PodGroupWorkloadExists", True, "pod groups only, in any place"),
-    Row("node_declared_features:NodeDeclaredFeatureValidator", True, "changes of pods on nodes only, in any place"),
-    Row("pod_groups:JobValidation", True, "changes of Jobs only, in any place"),
-    Row("pod_resize:PodResizeValidator", True, "resizes of pods only, in any place"),
-    Row("mutating_admission_policy:MutatingAdmissionPolicy", True, "sees what all of the above made of the object"),
-    Row("webhooks:MutatingAdmissionWebhook", True, "sees what all of the above made of the object"),
+    Row("pods.pod_topology_labels:PodTopologyLabels", True, "labels that nothing above reads"),
+    Row("pods.pod_groups:PodGroupWorkloadExists", True, "pod groups only, in any place"),
     Row(
-        "validating_admission_policy:ValidatingAdmissionPolicy",
+        "pods.node_declared_features:NodeDeclaredFeatureValidator", True, "changes of pods on nodes only, in any place"
+    ),
+    Row("pods.pod_groups:JobValidation", True, "changes of Jobs only, in any place"),
+    Row("pods.pod_resize:PodResizeValidator", True, "resizes of pods only, in any place"),
+    Row(
+        "extensions.mutating_admission_policy:MutatingAdmissionPolicy",
+        True,
+        "sees what all of the above made of the object",
+    ),
+    Row("extensions.webhooks:MutatingAdmissionWebhook", True, "sees what all of the above made of the object"),
+    Row(
+        "extensions.validating_admission_policy:ValidatingAdmissionPolicy",
         True,
         "sees the object as it will be; webhooks need not be asked about what it refuses",
     ),
-    Row("webhooks:ValidatingAdmissionWebhook", True, "sees the object as it will be"),
-    Row("resource_quota:ResourceQuota", True, "behind all that judge: it charges what all others have let pass"),
+    Row("extensions.webhooks:ValidatingAdmissionWebhook", True, "sees the object as it will be"),
+    Row(
+        "namespaces.resource_quota:ResourceQuota",
+        True,
+        "behind all that judge: it charges what all others have let pass",
+    ),
     Row("always:AlwaysDeny", False, "last, as in kube-apiserver: what it refuses has been through everything else"),
 )
 """All plugins in the order in which they run, which is kube-apiserver's."""
@@ -290,9 +324,9 @@ def build_chain(
 
     configuration: by plugin name, what the configuration file says. Raises ValueError for a name that is not known and for what a plugin refuses.
     """
-    from bayplan.apiserver.admission.certificates import CertificateConditionTimes, PodCertificateIssue
-    from bayplan.apiserver.admission.create_on_update import CreateOnUpdate
-    from bayplan.apiserver.admission.role_escalation import RoleEscalation
+    from bayplan.apiserver.admission.access.certificates import CertificateConditionTimes, PodCertificateIssue
+    from bayplan.apiserver.admission.access.create_on_update import CreateOnUpdate
+    from bayplan.apiserver.admission.access.role_escalation import RoleEscalation
 
     given = configuration or {}
     known = {row.name for row in TABLE}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bayplan.apiserver.admission.chain import CREATE, DELETE, Plan, Step
 from bayplan.apiserver.admission.observation import ObservedRequest, Reads, Untouched, ask
-from bayplan.support.memo import Memo
+from bayplan.support.memory.memo import Memo
 
 if TYPE_CHECKING:
     from bayplan.apiserver.context import Call

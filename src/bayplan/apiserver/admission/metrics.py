@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from bayplan.apiserver.admission.policy_metrics import PolicyMetrics
-from bayplan.support.metrics import Histogram, Registry
+from bayplan.apiserver.admission.extensions.policy_metrics import PolicyMetrics
+from bayplan.support.metrics.instruments import Histogram, Registry
 
 ADMIT: Final = "admit"
 VALIDATE: Final = "validate"

@@ -26,7 +26,7 @@ from bayplan.apiserver.authorization.attributes import Attributes, attributes_of
 from bayplan.apiserver.context import Context
 from bayplan.apiserver.reads.watching import Watcher
 from bayplan.apiserver.requests import Request, Response, User, resolve
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 
 Serve = Callable[[Request], Awaitable[Response]]
 _NOBODY = User("")

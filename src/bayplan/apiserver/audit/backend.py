@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from bayplan.apiserver.audit.events import Event, legacy_line
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from bayplan.api.errors import quoted
-from bayplan.api.go_json import escaped
+from bayplan.api.json.writing import escaped
 from bayplan.apiserver.authorization.attributes import Attributes
 from bayplan.apiserver.requests import User
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from bayplan.support.metrics import Counter, Registry
+from bayplan.support.metrics.instruments import Counter, Registry
 
 
 class AuditCounters(NamedTuple):

@@ -11,8 +11,8 @@ import msgspec
 from bayplan.api import protobuf
 from bayplan.api.codec import DecodeError, decode_reporting, encode, from_tree, to_tree
 from bayplan.api.errors import ApiError
+from bayplan.api.json.nesting import DepthError, check_depth
 from bayplan.api.kinds import KindTable
-from bayplan.api.nesting import DepthError, check_depth
 from bayplan.api.protobuf.wire import fields
 from bayplan.api.schema import definition_of
 from bayplan.api.strategies import strategy_for

@@ -15,7 +15,7 @@ import yaml
 
 from bayplan.api.codec import json_type
 from bayplan.api.errors import ErrorType, FieldError, invalid, quoted, required
-from bayplan.api.validation import formats
+from bayplan.api.validation.values import formats
 from bayplan.apiserver.audit.policy import LEVELS, STAGES, Decision, GroupResources, Level, Policy, Rule
 from bayplan.apiserver.authorization.rbac import aggregate
 from bayplan.apiserver.writes.body_errors import head_problem

@@ -18,7 +18,7 @@ from io import FileIO
 from pathlib import Path
 
 from bayplan.apiserver.audit.settings import LogSettings
-from bayplan.support.private_files import create_private, make_private_directory
+from bayplan.support.system.private_files import create_private, make_private_directory
 
 logger = logging.getLogger(__name__)
 

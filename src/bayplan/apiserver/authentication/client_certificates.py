@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bayplan.apiserver.authentication.authenticator import with_authenticated
 from bayplan.apiserver.requests import User
-from bayplan.support.memo import Memo
+from bayplan.support.memory.memo import Memo
 
 if TYPE_CHECKING:
     from cryptography import x509

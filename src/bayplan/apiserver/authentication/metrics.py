@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bayplan.apiserver.requests import User
-from bayplan.support.metrics import Counter, Registry, exponential_buckets
+from bayplan.support.metrics.instruments import Counter, Registry, exponential_buckets
 
 _SHOWN: Final = frozenset(("admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default"))
 """Users that are counted by their names."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bayplan.api.errors import ApiError, forbidden_error, quoted
-from bayplan.api.field_selectors import parse_fields
-from bayplan.api.selectors import SelectorError
+from bayplan.api.selectors.fields import parse_fields
+from bayplan.api.selectors.labels import SelectorError
 from bayplan.apiserver.requests import Request, User
 
 

@@ -23,7 +23,7 @@ from bayplan.apiserver.authorization.rules import FULL_AUTHORITY, PolicyRule
 from bayplan.apiserver.authorization.waiting import waited
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.requests import Request, ResourcePath, User
-from bayplan.support.metrics import Counter, Registry
+from bayplan.support.metrics.instruments import Counter, Registry
 
 MODES: Final = ("AlwaysAllow", "AlwaysDeny", "ABAC", "Webhook", "RBAC", "Node")
 _OF_FILES: Final = ("ABAC", "Webhook")

@@ -13,7 +13,7 @@ import msgspec
 
 from bayplan.api.cel.evaluation import CompilationError
 from bayplan.api.errors import FieldError, duplicate, invalid, required, too_many, unsupported
-from bayplan.api.validation import formats
+from bayplan.api.validation.values import formats
 from bayplan.apiserver.authorization.match_conditions import compiled
 from bayplan.apiserver.authorization.rbac import aggregate
 from bayplan.apiserver.configuration.files import ConfigurationError, ConfigurationStruct, read_file

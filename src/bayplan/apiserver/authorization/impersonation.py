@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from bayplan.api.errors import ApiError, bad_request, quoted
-from bayplan.api.validation import formats
+from bayplan.api.validation.values import formats
 from bayplan.apiserver.authorization.attributes import Attributes, attributes_of
 from bayplan.apiserver.authorization.chain import AuthorizerChain
 from bayplan.apiserver.authorization.interface import MASTERS, Decision

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from bayplan.apiserver.authorization.interface import Decision
-from bayplan.support.metrics import Counter, Registry, exponential_buckets
+from bayplan.support.metrics.instruments import Counter, Registry, exponential_buckets
 
 _PREFIX: Final = "apiserver_authorization_"
 _NAMES: Final = {Decision.ALLOW: "allowed", Decision.DENY: "denied"}

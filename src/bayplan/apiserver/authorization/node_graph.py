@@ -7,7 +7,7 @@ through the caches when a node asks, which is seldom compared with how often pod
 from __future__ import annotations
 
 from bayplan.api.kinds import Kind, KindTable
-from bayplan.api.pod_references import (
+from bayplan.api.pods.references import (
     CLAIMS,
     SECRETS,
     Reference,

@@ -18,7 +18,7 @@ from bayplan.apiserver.authorization.rules import CompiledRule, PolicyRule
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.reads.cache import ResourceCache
 from bayplan.apiserver.requests import User
-from bayplan.support.memo import Memo
+from bayplan.support.memory.memo import Memo
 
 GROUP = "rbac.authorization.k8s.io"
 API_VERSION = f"{GROUP}/v1"

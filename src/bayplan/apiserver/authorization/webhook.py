@@ -9,9 +9,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from bayplan.api.errors import quoted
-from bayplan.api.field_selectors import parse_fields
-from bayplan.api.selector_syntax import parse_labels
-from bayplan.api.selectors import DOES_NOT_EXIST, EQUALS, EXISTS, IN, NOT_EQUALS, NOT_IN, SelectorError
+from bayplan.api.selectors.fields import parse_fields
+from bayplan.api.selectors.labels import DOES_NOT_EXIST, EQUALS, EXISTS, IN, NOT_EQUALS, NOT_IN, SelectorError
+from bayplan.api.selectors.syntax import parse_labels
 from bayplan.apiserver.authorization.attributes import Attributes
 from bayplan.apiserver.authorization.interface import NO_OPINION, Decision, Verdict
 from bayplan.apiserver.authorization.match_conditions import ConditionError, match

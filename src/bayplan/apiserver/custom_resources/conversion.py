@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from bayplan.api.codec import DecodeError, decode_reporting, encode, to_tree
-from bayplan.api.conversion import WebhookNeeded
+from bayplan.api.conversions.kinds import WebhookNeeded
 from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.errors import ApiError, failure, internal_error
@@ -33,8 +33,8 @@ from bayplan.apiserver.webhooks.conversion_reviews import (
     version_for,
     without_revision,
 )
-from bayplan.support.memo import Memo
-from bayplan.support.metrics import Registry, exponential_buckets
+from bayplan.support.memory.memo import Memo
+from bayplan.support.metrics.instruments import Registry, exponential_buckets
 
 _SECONDS: Final = 30
 """How long a webhook may take, as in Kubernetes."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bayplan.apiserver.authentication.oidc.metrics import hashed
-from bayplan.support.metrics import Counter, Gauge, Histogram, Registry, exponential_buckets
+from bayplan.support.metrics.instruments import Counter, Gauge, Histogram, Registry, exponential_buckets
 
 FROM_STORAGE: Final = "from_storage"
 TO_STORAGE: Final = "to_storage"

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.padding import PKCS7
 from bayplan.apiserver.encryption.metrics import FROM_STORAGE, TO_STORAGE, TransformationMetrics
 from bayplan.apiserver.encryption.prefixes import ENCRYPTED, encryption_prefix
 from bayplan.store.errors import Untransformable
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 
 RandomBytes = Callable[[int], bytes]
 """So many bytes that nobody can guess."""

@@ -30,7 +30,7 @@ from bayplan.apiserver.request_info import RequestInfo
 from bayplan.apiserver.requests import Request, Response
 from bayplan.support.clock import Clock, Timer
 from bayplan.support.durations import go_seconds
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 
 _EXECUTING = State.EXECUTING
 Admission = Ticket[Classification]

@@ -22,7 +22,7 @@ from bayplan.apiserver.flow_control.metric_table import (
 )
 from bayplan.apiserver.flow_control.queues import FlowCounts
 from bayplan.apiserver.flow_control.work import SCALE
-from bayplan.support.metrics import Family, Histogram, Registry
+from bayplan.support.metrics.instruments import Family, Histogram, Registry
 
 _LEVEL, _SCHEMA = "priority_level", "flow_schema"
 _NANOSECONDS: Final = 1e9

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
-from bayplan.api.field_selectors import parse_fields
-from bayplan.api.selectors import SelectorError
+from bayplan.api.selectors.fields import parse_fields
+from bayplan.api.selectors.labels import SelectorError
 from bayplan.apiserver.request_info import RequestInfo
 
 _READING = frozenset(("get", "list", "watch", "proxy"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bayplan.support.shared_numbers import SharedNumbers
+from bayplan.support.metrics.shared_numbers import SharedNumbers
 
 ABSENT: Final = (1 << 64) - 1
 """Stands where a process is not there: it has more than any other."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from multidict import MultiDict, MultiDictProxy
 
 from bayplan.apiserver.requests import Impersonation, User
-from bayplan.support.memo import Memo, memoized
+from bayplan.support.memory.memo import Memo, memoized
 
 LINE = re.compile(rb"(GET|POST|PUT|PATCH|DELETE) (/[\w/.:-]*)(?:\?([\w=&.:-]*))? HTTP/1\.1(?=\r\n)", re.ASCII)
 _LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ?(\d{1,9})(?=\r\n)")

@@ -9,7 +9,7 @@ import ipaddress
 from typing import TYPE_CHECKING
 
 from bayplan.apiserver.requests import Origin
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 if TYPE_CHECKING:
     from bayplan.apiserver.http.exchange import Peer

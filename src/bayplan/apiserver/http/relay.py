@@ -35,8 +35,8 @@ from bayplan.apiserver.routing.resolving import Resolver
 from bayplan.apiserver.tls import aggregated_tls, client_tls
 from bayplan.streaming.interface import Stream, StreamError
 from bayplan.support.clock import Clock
-from bayplan.support.tunnels import tunnel
-from bayplan.support.upgrades import is_websocket_request, wants_upgrade
+from bayplan.support.web.tunnels import tunnel
+from bayplan.support.web.upgrades import is_websocket_request, wants_upgrade
 
 _HOP_BY_HOP: Final = frozenset(
     ("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding")

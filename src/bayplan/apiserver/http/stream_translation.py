@@ -27,7 +27,7 @@ from bayplan.streaming.port_forwards import LONGEST_MESSAGE, Messages
 from bayplan.streaming.serving import while_connected
 from bayplan.streaming.spdy import Carrier
 from bayplan.support.clock import Clock
-from bayplan.support.upgrades import Switched, is_websocket_request
+from bayplan.support.web.upgrades import Switched, is_websocket_request
 
 SendUpgrade = Callable[[Mapping[str, str]], AbstractAsyncContextManager[aiohttp.ClientResponse]]
 """Sends the kubelet a POST with these headers. Raises StreamError in __aenter__ if the kubelet cannot be reached."""

@@ -12,12 +12,14 @@ from typing import Any
 import msgspec
 
 from bayplan.api.codec import DecodeError, encode, from_tree
-from bayplan.api.conversion import WebhookNeeded, convert
+from bayplan.api.conversions.kinds import WebhookNeeded, convert
 from bayplan.api.custom_resources.defaulting import drop_nulls
 from bayplan.api.custom_resources.objects import CustomObject
-from bayplan.api.decode_problems import Refused
 from bayplan.api.errors import ApiError, failure
 from bayplan.api.feature_gates import may_have_gated_fields
+from bayplan.api.json.decode_problems import Refused
+from bayplan.api.json.nesting import DepthError, check_depth
+from bayplan.api.json.unstructured import as_converted, first_unstructured_problem
 from bayplan.api.kinds import Kind
 from bayplan.api.managedfields.bounds import exceeds
 from bayplan.api.managedfields.compare import Comparison, compare, field_set
@@ -42,13 +44,11 @@ from bayplan.api.managedfields.managers import (
 )
 from bayplan.api.managedfields.merge import validate, validated_fields
 from bayplan.api.managedfields.typed import Type, TypedError
-from bayplan.api.nesting import DepthError, check_depth
 from bayplan.api.schema import definition_of, fields_of_gates
 from bayplan.api.strategies.base import clone
 from bayplan.api.times import FormError, settle
 from bayplan.api.types import meta_v1
 from bayplan.api.types.meta_v1 import ManagedFieldsEntry
-from bayplan.api.unstructured import as_converted, first_unstructured_problem
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.managed_fields.diff import compare_objects, fields_of, type_of
 from bayplan.apiserver.managed_fields.memo import entries_after
@@ -57,7 +57,7 @@ from bayplan.apiserver.managed_fields.renewal import renewed
 from bayplan.apiserver.objects import too_large
 from bayplan.apiserver.requests import bool_parameter
 from bayplan.apiserver.writes.emptied_lists import emptied, with_emptied
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 from bayplan.support.timestamps import rfc3339
 
 SERVER = "kube-apiserver"

@@ -24,7 +24,7 @@ from bayplan.api.managedfields.managers import (
     write_entries,
 )
 from bayplan.api.types.meta_v1 import ManagedFieldsEntry
-from bayplan.support.memo import Memo
+from bayplan.support.memory.memo import Memo
 
 _MOST_OWNERS = 8
 """More are rare, and from ten on their times decide who is merged with whom."""

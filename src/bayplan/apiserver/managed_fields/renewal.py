@@ -12,7 +12,7 @@ from bayplan.api.managedfields.fieldset import has
 from bayplan.api.managedfields.managers import Identity, parsed_fields
 from bayplan.api.types.meta_v1 import ManagedFieldsEntry, ObjectMeta
 from bayplan.apiserver.managed_fields.object_parts import METADATA, parts_of
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 Path = tuple[str, ...]
 _VALUES = (str, int, float)

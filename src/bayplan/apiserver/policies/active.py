@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import Kind
-from bayplan.api.selectors import compile_selector
+from bayplan.api.selectors.labels import compile_selector
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.admission.chain import AdmissionRequest

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bayplan.api.kinds import Kind
-from bayplan.api.selectors import LabelSelector, compile_selector
+from bayplan.api.selectors.labels import LabelSelector, compile_selector
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.admission.chain import AdmissionRequest

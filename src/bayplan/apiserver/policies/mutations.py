@@ -14,7 +14,7 @@ from bayplan.api.cel.moments import duration_text, timestamp_text
 from bayplan.api.cel.values import Duration, Map, StructValue, Timestamp, is_list, type_name
 from bayplan.api.managedfields.merge import merge, validate
 from bayplan.api.managedfields.typed import LIST, MAP, Type, TypedError
-from bayplan.api.patches import FailedTest, PatchError, apply_json_patch
+from bayplan.api.patching.json_patches import FailedTest, PatchError, apply_json_patch
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.apiserver.policies.expressions import (
     OVER_BUDGET,

@@ -20,7 +20,7 @@ import msgspec
 from bayplan.api.codec import KINDS_WITH_NULL_LISTS, decoder, encode, with_metadata, with_null_lists
 from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.custom_resources.objects import CustomObject
-from bayplan.api.go_json import escaped
+from bayplan.api.json.writing import escaped
 from bayplan.api.kinds import Kind
 from bayplan.api.strategies import strategy_for
 from bayplan.apiserver.reads.history import History

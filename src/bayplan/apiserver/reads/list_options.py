@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bayplan.api.errors import FieldError, bad_request, forbidden, invalid_object, unsupported
-from bayplan.api.field_selectors import parse_fields
-from bayplan.api.selector_syntax import parse_labels
-from bayplan.api.selectors import SelectorError
+from bayplan.api.selectors.fields import parse_fields
+from bayplan.api.selectors.labels import SelectorError
+from bayplan.api.selectors.syntax import parse_labels
 from bayplan.apiserver.requests import int_parameter
 
 _MATCH = "resourceVersionMatch"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bayplan.api.errors import ApiError, failure, not_acceptable
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 JSON = "application/json"
 YAML = "application/yaml"

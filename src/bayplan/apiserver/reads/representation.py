@@ -11,7 +11,7 @@ import msgspec
 
 from bayplan.api import protobuf
 from bayplan.api.codec import decoder, encode, with_null_lists
-from bayplan.api.conversion import convert
+from bayplan.api.conversions.kinds import convert
 from bayplan.api.errors import ApiError, bad_request, failure
 from bayplan.api.kinds import METRICS_GROUP, Kind
 from bayplan.api.printing import printer_for

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bayplan.api.kinds import Kind
-from bayplan.support.metrics import Counter
+from bayplan.support.metrics.instruments import Counter
 
 ADDED = "ADDED"
 MODIFIED = "MODIFIED"

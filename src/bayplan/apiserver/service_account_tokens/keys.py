@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from bayplan.api.nesting import EXCEEDED, is_too_deep
+from bayplan.api.json.nesting import EXCEEDED, is_too_deep
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec, rsa

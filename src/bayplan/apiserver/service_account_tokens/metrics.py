@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayplan.support.metrics import Counter, Registry
+from bayplan.support.metrics.instruments import Counter, Registry
 
 _PREFIX = "serviceaccount_"
 

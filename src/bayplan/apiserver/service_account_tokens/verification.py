@@ -18,8 +18,8 @@ from bayplan.apiserver.requests import User
 from bayplan.apiserver.service_account_tokens.issuing import ObjectName, TokenIssuer
 from bayplan.apiserver.service_account_tokens.keys import TokenError, unverified_issuer
 from bayplan.apiserver.service_account_tokens.metrics import TokenUses
-from bayplan.support.memo import Memo
-from bayplan.support.metrics import Registry
+from bayplan.support.memory.memo import Memo
+from bayplan.support.metrics.instruments import Registry
 from bayplan.support.timestamps import parse_rfc3339
 
 LEGACY_ISSUER = "kubernetes/serviceaccount"

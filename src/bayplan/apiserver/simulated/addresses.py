@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from bayplan.api.simulated_nodes import is_simulated
 from bayplan.api.types import core_v1
 from bayplan.apiserver.reads.watching import Entry, Event, Watcher
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Final, NamedTuple
 
-from bayplan.api.container_logs import LoggedRun, LogOptions, NoLogError, logged_run
 from bayplan.api.errors import bad_request
+from bayplan.api.pods.container_logs import LoggedRun, LogOptions, NoLogError, logged_run
 from bayplan.api.types import core_v1
 from bayplan.support.clock import Clock
 from bayplan.support.timestamps import parse_rfc3339

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Protocol
 
-from bayplan.api.container_logs import LogOptions
+from bayplan.api.pods.container_logs import LogOptions
 from bayplan.api.quantity import Quantity
 from bayplan.api.types import core_v1
 from bayplan.streaming.interface import Duplex, Run

@@ -39,7 +39,7 @@ from bayplan.apiserver.subresources.connection_options import (
     wanted_streams,
 )
 from bayplan.apiserver.subresources.simulated_pods import answer_for, metrics_page
-from bayplan.support.metrics import Counter, Family, Registry
+from bayplan.support.metrics.instruments import Counter, Family, Registry
 
 _STREAMS = {"stdin": "input", "stdout": "output", "stderr": "error", "tty": "tty"}
 """Options of `exec` and `attach` -> what kubelets call them."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from bayplan.api.errors import ApiError, bad_request, failure, internal_error, not_found_error, too_many_requests
 from bayplan.api.kinds import Kind
-from bayplan.api.selectors import compile_selector
+from bayplan.api.selectors.labels import compile_selector
 from bayplan.api.types import core_v1, meta_v1, policy_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.context import Call

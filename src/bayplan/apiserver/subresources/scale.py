@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from bayplan.api.conversion import convert
+from bayplan.api.conversions.kinds import convert
 from bayplan.api.custom_resources.kinds import CustomKind
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.custom_resources.strategy import nested
@@ -21,7 +21,7 @@ from bayplan.api.errors import (
     not_found_error,
 )
 from bayplan.api.kinds import Kind
-from bayplan.api.selectors import compile_selector, from_map
+from bayplan.api.selectors.labels import compile_selector, from_map
 from bayplan.api.types import autoscaling_v1, meta_v1
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.managed_fields.scale import SCALE, ScaleApplier, scale_entries, track_applied_scale, track_scale

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from bayplan.api.container_logs import LogOptions
 from bayplan.api.errors import ApiError, bad_request, internal_error
+from bayplan.api.pods.container_logs import LogOptions
 from bayplan.api.simulated_nodes import is_simulated
 from bayplan.api.types import core_v1
 from bayplan.apiserver.context import Call
@@ -20,7 +20,7 @@ from bayplan.apiserver.subresources.metrics import simulated_usage
 from bayplan.streaming.commands import serve_command
 from bayplan.streaming.interface import CommandStreams, Run, Stream, StreamError
 from bayplan.streaming.port_forwards import serve_port_forward
-from bayplan.support.metrics import CONTENT_TYPE
+from bayplan.support.metrics.instruments import CONTENT_TYPE
 from bayplan.support.timestamps import parse_rfc3339
 
 

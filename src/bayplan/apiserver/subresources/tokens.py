@@ -17,7 +17,7 @@ from bayplan.api.errors import (
     quoted,
 )
 from bayplan.api.types import authentication_v1, core_v1
-from bayplan.api.validation import formats
+from bayplan.api.validation.values import formats
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.managed_fields.managers import track_create

@@ -11,9 +11,9 @@ import msgspec
 from bayplan.api.codec import json_type, may_repeat_fields
 from bayplan.api.custom_resources.numbers import NumberError, settle_numbers
 from bayplan.api.errors import ApiError, bad_request, conflict, failure, not_found_error
-from bayplan.api.json_syntax import large_number
+from bayplan.api.json.nesting import DepthError, check_depth
+from bayplan.api.json.syntax import large_number
 from bayplan.api.kinds import Kind
-from bayplan.api.nesting import DepthError, check_depth
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.managed_fields.managers import Applier
 from bayplan.apiserver.reads.watching import Entry

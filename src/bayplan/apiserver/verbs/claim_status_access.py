@@ -16,7 +16,7 @@ from typing import Final
 
 from bayplan.api.errors import FieldError, forbidden
 from bayplan.api.types import resource_v1
-from bayplan.api.validation import formats
+from bayplan.api.validation.values import formats
 from bayplan.apiserver.authorization.attributes import Attributes, attributes_of
 from bayplan.apiserver.authorization.interface import Decision
 from bayplan.apiserver.context import Call

@@ -14,10 +14,9 @@ from bayplan.api.codec import (
     may_repeat_fields,
     with_null_lists,
 )
-from bayplan.api.conversion import convert
+from bayplan.api.conversions.kinds import convert
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.custom_resources.strategy import type_errors
-from bayplan.api.decode_problems import Refused
 from bayplan.api.errors import (
     ApiError,
     bad_request,
@@ -26,13 +25,14 @@ from bayplan.api.errors import (
     not_found_error,
     unsupported_media_type,
 )
+from bayplan.api.json.decode_problems import Refused
+from bayplan.api.json.unstructured import as_converted, first_unstructured_problem
 from bayplan.api.kinds import Kind
-from bayplan.api.patches import PatchError, apply_json_patch, apply_merge_patch
+from bayplan.api.patching.json_patches import PatchError, apply_json_patch, apply_merge_patch
+from bayplan.api.patching.strategic_leftovers import left_of
+from bayplan.api.patching.strategic_patch import apply_strategic_patch
 from bayplan.api.schema import definition_of
-from bayplan.api.strategic_leftovers import left_of
-from bayplan.api.strategic_patch import apply_strategic_patch
 from bayplan.api.strategies.base import clone
-from bayplan.api.unstructured import as_converted, first_unstructured_problem
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import msgspec
 
 from bayplan.api.errors import bad_request, failure, gone, internal_error, not_found_error
-from bayplan.api.field_selectors import FieldSelector, parse_fields
-from bayplan.api.json_syntax import syntax_problem
-from bayplan.api.selector_syntax import parse_labels
-from bayplan.api.selectors import SelectorError
+from bayplan.api.json.syntax import syntax_problem
+from bayplan.api.selectors.fields import FieldSelector, parse_fields
+from bayplan.api.selectors.labels import SelectorError
+from bayplan.api.selectors.syntax import parse_labels
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.custom_resources.converting_watcher import ConvertingWatcher

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from bayplan.api.conversion import convert
+from bayplan.api.conversions.kinds import convert
 from bayplan.api.errors import FieldError, TooManyErrors, invalid_object, stopping_at_many_errors
 from bayplan.api.strategies import strategy_for
 from bayplan.api.strategies.base import Strategy

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bayplan.api.codec import decode_reporting
-from bayplan.api.conversion import WebhookNeeded
+from bayplan.api.conversions.kinds import WebhookNeeded
 from bayplan.api.errors import (
     ApiError,
     bad_request,

@@ -14,7 +14,7 @@ import msgspec
 
 from bayplan.api.custom_resources.go_values import type_name
 from bayplan.api.errors import FieldError
-from bayplan.api.nesting import DepthError, check_depth
+from bayplan.api.json.nesting import DepthError, check_depth
 from bayplan.api.validation.fields import check_labels
 from bayplan.api.validation.meta import check_annotations
 

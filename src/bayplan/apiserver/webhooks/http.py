@@ -16,7 +16,7 @@ from bayplan.apiserver.routing.dialing import authority_of, dial_problem
 from bayplan.apiserver.routing.resolving import Resolver
 from bayplan.apiserver.tls import client_tls
 from bayplan.apiserver.webhooks.calling import AnswerError, SendError, Target
-from bayplan.support.trust import trust
+from bayplan.support.web.trust import trust
 
 _HEADERS = {"Content-Type": "application/json", "Accept": "application/json"}
 _HTTPS = 443

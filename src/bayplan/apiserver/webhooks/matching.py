@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bayplan.api.errors import not_found_error
 from bayplan.api.kinds import Kind
-from bayplan.api.selectors import LabelSelector, compile_selector
+from bayplan.api.selectors.labels import LabelSelector, compile_selector
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.admission.chain import CREATE, UPDATE, AdmissionRequest

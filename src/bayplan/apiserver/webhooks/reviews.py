@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from bayplan.api.errors import ApiError, failure
-from bayplan.api.nesting import DepthError, check_depth
+from bayplan.api.json.nesting import DepthError, check_depth
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.requests import User
 

@@ -14,13 +14,13 @@ from bayplan.api.codec import (
     field_problems,
     may_repeat_fields,
 )
+from bayplan.api.conversions.registered_versions import is_registered
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.custom_resources.strategy import type_errors
 from bayplan.api.errors import ApiError, bad_request, invalid_object, quoted, unsupported_media_type
-from bayplan.api.json_syntax import has_valid_texts, repaired
+from bayplan.api.json.nesting import EXCEEDED, is_too_deep
+from bayplan.api.json.syntax import has_valid_texts, repaired
 from bayplan.api.kinds import Kind, KindTable
-from bayplan.api.nesting import EXCEEDED, is_too_deep
-from bayplan.api.registered_versions import is_registered
 from bayplan.api.schema import definition_of, definitions
 from bayplan.apiserver.reads.negotiation import OFFERED
 from bayplan.apiserver.writes.body_errors import (
@@ -148,7 +148,7 @@ def _check_as_given(call: Call, given_version: str, given_kind: str, kind_name: 
         return
     problem: str | None = None
     if kind is None:
-        from bayplan.api.decode_problems import UNPUBLISHED, first_problem_of  # what is seldom needed
+        from bayplan.api.json.decode_problems import UNPUBLISHED, first_problem_of  # what is seldom needed
 
         definition = _definition_of_other(given_version, given_kind)
         is_described = definition in definitions() or definition in UNPUBLISHED

@@ -13,7 +13,7 @@ import msgspec
 
 from bayplan.api.codec import json_type
 from bayplan.api.errors import ApiError, bad_request
-from bayplan.api.json_syntax import syntax_problem
+from bayplan.api.json.syntax import syntax_problem
 
 _HEAD: Final = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 _UNREADABLE: Final = "couldn't get version/kind; json parse error: "

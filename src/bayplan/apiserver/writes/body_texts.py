@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from bayplan.api.types import core_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.pods.pod_warnings import pod_name_warnings
+from bayplan.api.validation.values import formats
 
 Path = tuple[str | int, ...]
 """Names of fields and keys, as in JSON, and indices into lists."""

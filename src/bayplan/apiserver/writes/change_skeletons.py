@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from bayplan.api.strategies.core.pods import NODE_FIELD, NOMINATION_FIELD
-from bayplan.apiserver.admission.service_account import TOKEN_VOLUME
+from bayplan.apiserver.admission.pods.service_account import TOKEN_VOLUME
 from bayplan.apiserver.reads.watching import Entry
 
 _NAME, _UID, _REVISION, _GIVEN, _NODE, _NOMINATION, _GROUP, _FIRST_LABEL = range(8)

@@ -25,8 +25,8 @@ from bayplan.apiserver.admission.observation import Reads
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.writes.body_texts import STAND_IN, BodyTexts, OpenTexts, open_texts_of, stand_ins, texts_of
 from bayplan.apiserver.writes.shared_parts import Copy, OpaqueError, copy_of
-from bayplan.support.hit_rate import HitRate
-from bayplan.support.memo import Memo
+from bayplan.support.memory.hit_rate import HitRate
+from bayplan.support.memory.memo import Memo
 from bayplan.support.timestamps import rfc3339
 
 if TYPE_CHECKING:

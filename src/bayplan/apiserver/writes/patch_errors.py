@@ -14,10 +14,10 @@ from bayplan.api.codec import encode, json_type, with_null_lists
 from bayplan.api.custom_resources.go_values import shown
 from bayplan.api.custom_resources.numbers import with_large_floats
 from bayplan.api.errors import ApiError, bad_request, invalid, invalid_object
-from bayplan.api.go_json import escaped
-from bayplan.api.json_syntax import infinite_number, large_number, repaired, syntax_problem, too_large
+from bayplan.api.json.nesting import DepthError, check_depth
+from bayplan.api.json.syntax import infinite_number, large_number, repaired, syntax_problem, too_large
+from bayplan.api.json.writing import escaped
 from bayplan.api.kinds import Kind
-from bayplan.api.nesting import DepthError, check_depth
 
 JSON, MERGE, STRATEGIC = "json", "merge", "strategic"
 _MAP: Final = "map[string]interface {}"

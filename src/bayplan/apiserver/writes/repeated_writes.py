@@ -19,7 +19,7 @@ from bayplan.apiserver.admission.chain import UPDATE
 from bayplan.apiserver.reads.cache import Prepared
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.store.errors import Conflict
-from bayplan.support.memo import Memo
+from bayplan.support.memory.memo import Memo
 from bayplan.support.timestamps import rfc3339
 
 if TYPE_CHECKING:

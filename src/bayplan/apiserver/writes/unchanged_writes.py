@@ -16,7 +16,7 @@ from bayplan.api.kinds import Kind
 from bayplan.api.strategies.base import Strategy
 from bayplan.apiserver.admission.chain import UPDATE
 from bayplan.apiserver.reads.watching import Entry
-from bayplan.support.memo import Memo
+from bayplan.support.memory.memo import Memo
 
 if TYPE_CHECKING:
     from bayplan.apiserver.context import Call

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from bayplan.api.optional_kinds import POD_GROUP
 from bayplan.api.strategies.core.pods import NODE_FIELD, NOMINATION_FIELD
 from bayplan.api.types import core_v1
-from bayplan.api.validation.formats import label_value
+from bayplan.api.validation.values.formats import label_value
 from bayplan.apiserver.admission.chain import CREATE, UPDATE
 from bayplan.apiserver.reads.cache import Prepared
 from bayplan.apiserver.reads.watching import Entry
@@ -37,8 +37,8 @@ from bayplan.apiserver.writes.change_skeletons import (
     without_uid,
 )
 from bayplan.store.errors import Conflict
-from bayplan.support.hit_rate import HitRate
-from bayplan.support.memo import Memo
+from bayplan.support.memory.hit_rate import HitRate
+from bayplan.support.memory.memo import Memo
 from bayplan.support.timestamps import rfc3339
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from bayplan.api.nesting import EXCEEDED, MAX_DEPTH
+from bayplan.api.json.nesting import EXCEEDED, MAX_DEPTH
 from bayplan.apiserver.yaml.reading import read_document
 from bayplan.apiserver.yaml.scalars import YamlProblem
 

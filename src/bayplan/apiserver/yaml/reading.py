@@ -17,8 +17,8 @@ from typing import Any, Final
 import yaml
 
 from bayplan.api.codec import encode
-from bayplan.api.go_json import escaped
-from bayplan.api.nesting import EXCEEDED, MAX_DEPTH
+from bayplan.api.json.nesting import EXCEEDED, MAX_DEPTH
+from bayplan.api.json.writing import escaped
 from bayplan.apiserver.yaml.escapes import UNKNOWN_ESCAPE, Escapes
 from bayplan.apiserver.yaml.go_syntax import go_syntax
 from bayplan.apiserver.yaml.scalars import PREFIX, STRING, YamlProblem, json_number, key_text, resolve

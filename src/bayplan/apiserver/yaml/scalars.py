@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from bayplan.api.go_json import number_text
+from bayplan.api.json.writing import number_text
 
 PREFIX: Final = "tag:yaml.org,2002:"
 STRING, BOOL, INT, FLOAT, NULL, TIME, BINARY = (

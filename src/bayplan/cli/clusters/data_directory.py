@@ -31,7 +31,7 @@ def make_directory(directory: Path) -> None:
     An older installation, or one that was unpacked from an archive, may be open to others; what is corrected is logged.
     Raises Failure.
     """
-    from bayplan.support.private_files import create_private, make_contents_private, make_private_directory
+    from bayplan.support.system.private_files import create_private, make_contents_private, make_private_directory
 
     try:
         make_private_directory(directory)

@@ -152,7 +152,7 @@ class _Story:
                 )
 
     async def _apply(self, name: str) -> None:
-        from bayplan.cluster.apply import apply_manifests, read_manifests
+        from bayplan.cluster.manifests.apply import apply_manifests, read_manifests
 
         await apply_manifests(self.client, read_manifests([examples() / name]))
 

@@ -38,7 +38,7 @@ def check_kubeconfig(path: Path, credentials: Path | None, *, follows_links: boo
 
 def write_kubeconfig(path: Path, text: str, credentials: Path | None, *, follows_links: bool) -> None:
     """Write a kubeconfig that only its owner can read, in one step. Raises Failure."""
-    from bayplan.support.private_files import make_private_directory, write_private
+    from bayplan.support.system.private_files import make_private_directory, write_private
 
     check_kubeconfig(path, credentials, follows_links=follows_links)
     try:

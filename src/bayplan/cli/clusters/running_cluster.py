@@ -20,9 +20,9 @@ from bayplan.support.running import wait_for_stop
 if TYPE_CHECKING:
     from bayplan.api.kinds import Kind
     from bayplan.cluster.node_readiness import NodeReadiness
+    from bayplan.cluster.processes.worker_process import WorkerProcess
     from bayplan.cluster.real_nodes.settings import RealNodeSettings
     from bayplan.cluster.settings import ClusterSettings
-    from bayplan.cluster.worker_process import WorkerProcess
     from bayplan.ui.server import UiServer
     from bayplan.ui.settings import UiSettings
 
@@ -85,8 +85,8 @@ async def _serve(
     real_nodes: RealNodeSettings | None,
     page: UiSettings | None,
 ) -> None:
-    from bayplan.cluster.apply import apply_manifests
     from bayplan.cluster.cluster import Cluster
+    from bayplan.cluster.manifests.apply import apply_manifests
     from bayplan.cluster.node_readiness import NodeReadiness, wait_for_nodes
     from bayplan.support.clock import SystemClock
 

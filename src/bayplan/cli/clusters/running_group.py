@@ -16,7 +16,7 @@ from bayplan.support.loop import run_loop
 from bayplan.support.running import wait_for_stop
 
 if TYPE_CHECKING:
-    from bayplan.cluster.server_group import ServerGroup
+    from bayplan.cluster.processes.server_group import ServerGroup
     from bayplan.cluster.settings import ClusterSettings
 
 _NODE_SECONDS: Final = 30.0
@@ -41,7 +41,7 @@ def run_group_until_stopped(
     if sys.platform != "linux":
         raise Failure("several API server processes need Linux")
     from bayplan.cluster.errors import ClusterError
-    from bayplan.cluster.server_group import server_group
+    from bayplan.cluster.processes.server_group import server_group
     from bayplan.store.errors import StoreError
     from bayplan.support.clock import SystemClock
 
@@ -74,7 +74,7 @@ async def _serve(
 
 async def _filled(group: ServerGroup, settings: ClusterSettings, manifests: Any) -> None:
     """Apply manifests, and wait for nodes if there are to be any. Raises ManifestError, ApiError, TransportError."""
-    from bayplan.cluster.apply import apply_manifests
+    from bayplan.cluster.manifests.apply import apply_manifests
     from bayplan.cluster.node_readiness import NodeReadiness, wait_for_nodes
 
     nodes = settings.nodes.nodes

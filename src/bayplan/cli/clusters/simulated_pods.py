@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from bayplan.kubelet.simulator.kwok_files import KwokObjects
+    from bayplan.kubelet.simulator.stages.kwok_files import KwokObjects
 
 pod_events_option = click.option(
     "--pod-events",
@@ -30,7 +30,7 @@ missing_config_option = click.option(
 def kwok_objects(paths: tuple[Path, ...]) -> KwokObjects:
     """What `--stages` says. Raises UsageError."""
     from bayplan.kubelet.simulator.errors import KwokFileError
-    from bayplan.kubelet.simulator.kwok_files import read_files
+    from bayplan.kubelet.simulator.stages.kwok_files import read_files
 
     try:
         found = read_files(paths)

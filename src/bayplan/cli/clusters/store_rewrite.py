@@ -12,7 +12,7 @@ from bayplan.cli.connect import connect, connection_options
 from bayplan.cli.output import Failure, output_option, print_data
 
 if TYPE_CHECKING:
-    from bayplan.cluster.storage_rewrite import Rewritten
+    from bayplan.cluster.storage.rewriting import Rewritten
 
 
 @click.command()
@@ -71,7 +71,7 @@ async def _rewrite(
     names: tuple[str, ...], state: Path | None, kubeconfig: Path | None, context: str
 ) -> dict[str, Rewritten]:
     """What was done, by resource. Raises ApiError, ClientError, ClusterError."""
-    from bayplan.cluster.storage_rewrite import Rewriting
+    from bayplan.cluster.storage.rewriting import Rewriting
     from bayplan.support.progress import Progress
 
     client = connect(kubeconfig, context)

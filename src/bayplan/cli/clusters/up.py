@@ -18,8 +18,8 @@ from bayplan.cli.flags.controller_flags import DURATION
 from bayplan.cli.output import FILE, Failure, plugin_option, scheduler_config_option
 
 if TYPE_CHECKING:
+    from bayplan.cluster.processes.worker_process import WorkerProcess
     from bayplan.cluster.settings import ClusterSettings
-    from bayplan.cluster.worker_process import WorkerProcess
 
 _ONE_API_PROCESS = 2
 """With so many processes the API server has one of them."""
@@ -259,8 +259,8 @@ def merged_options(ctx: click.Context) -> dict[str, Any]:
 
 def run_cluster(options: UpOptions) -> None:
     """Run until SIGINT or SIGTERM. Raises Failure."""
-    from bayplan.cluster.apply import read_manifests
     from bayplan.cluster.errors import ClusterError
+    from bayplan.cluster.manifests.apply import read_manifests
     from bayplan.support.logging import set_up_logging
 
     set_up_logging(verbosity=options.v)
@@ -335,7 +335,7 @@ def _worker_process(settings: ClusterSettings, processes: int | None) -> Iterato
     if processes != 1:
         # Loaded before the fork, so that both processes have it.
         import bayplan.cluster.cluster  # noqa: F401
-        from bayplan.cluster.worker_process import can_have_one, worker_process
+        from bayplan.cluster.processes.worker_process import can_have_one, worker_process
 
         if can_have_one():
             with worker_process(settings) as other:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bayplan.cli.clusters.running_cluster import Contents
     from bayplan.cluster.real_nodes.settings import RealNodeSettings
     from bayplan.cluster.settings import ClusterSettings
-    from bayplan.kubelet.simulator.groups import NodeGroupSettings
+    from bayplan.kubelet.simulator.nodes.groups import NodeGroupSettings
     from bayplan.ui.settings import UiSettings
 
 
@@ -111,7 +111,7 @@ class UpOptions:
 
     def _own_encryption(self, given: str) -> Path:
         """The file with the cluster's own key. Raises UsageError, Failure."""
-        from bayplan.cluster.encryption import own_configuration
+        from bayplan.cluster.api_server.encryption import own_configuration
 
         if given:
             raise click.UsageError("--encrypt-secrets and --encryption-provider-config exclude each other")
@@ -170,7 +170,7 @@ class UpOptions:
 
     def _groups(self) -> tuple[NodeGroupSettings, ...]:
         """The node groups. Raises UsageError."""
-        from bayplan.kubelet.simulator.groups import NodeGroupSettingError, parse_groups
+        from bayplan.kubelet.simulator.nodes.groups import NodeGroupSettingError, parse_groups
 
         try:
             return parse_groups(self.node_group)

@@ -72,7 +72,7 @@ def run(
     from bayplan.cluster.standalone import HealthServer, run_component
     from bayplan.support.clock import SystemClock
     from bayplan.support.logging import set_up_logging
-    from bayplan.support.metrics import Registry
+    from bayplan.support.metrics.instruments import Registry
     from bayplan.support.randomness import SystemRandomness
 
     set_up_logging(verbosity=v)

@@ -224,7 +224,7 @@ def run_controllers(
 ) -> None:
     """Run until SIGINT or SIGTERM. Raises Failure."""
     try:
-        from bayplan.support.rpc import Connection
+        from bayplan.support.grpc.calls import Connection
     except ImportError as error:
         raise Failure(str(error)) from error
     from bayplan.client.leader_election import LeadershipLost
@@ -236,7 +236,7 @@ def run_controllers(
     from bayplan.csi_controller.metrics import call_observer
     from bayplan.csi_controller.service import CsiControllers, discover
     from bayplan.support.clock import SystemClock
-    from bayplan.support.metrics import Registry
+    from bayplan.support.metrics.instruments import Registry
     from bayplan.support.randomness import SystemRandomness
     from bayplan.support.running import wait_for_stop
 

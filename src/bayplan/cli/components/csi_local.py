@@ -72,7 +72,7 @@ def command(
         return
     from bayplan.csi_local.settings import LocalDriverSettings
     from bayplan.support.logging import set_up_logging
-    from bayplan.support.machine import hostname
+    from bayplan.support.system.machine import hostname
 
     set_up_logging(verbosity=v)
     run_driver(

@@ -86,8 +86,8 @@ def command(
 
     The scheduler places their successors. Disruption budgets hold, and so do the limits of the policy.
     """
-    from bayplan.api.selector_syntax import parse_labels
-    from bayplan.api.selectors import SelectorError
+    from bayplan.api.selectors.labels import SelectorError
+    from bayplan.api.selectors.syntax import parse_labels
     from bayplan.descheduler.policy_reader import load_policy
     from bayplan.descheduler.settings import DeschedulerSettings
 

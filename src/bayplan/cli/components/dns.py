@@ -125,7 +125,7 @@ def run_server(settings: DnsSettings, kubeconfig: Path | None, context: str) -> 
         raise Failure(str(error)) from error
     from bayplan.dns.errors import DnsError
     from bayplan.support.clock import SystemClock
-    from bayplan.support.metrics import Registry
+    from bayplan.support.metrics.instruments import Registry
     from bayplan.support.randomness import SystemRandomness
 
     async def main() -> None:

@@ -320,7 +320,7 @@ def _node_options(options: dict[str, Any], clock: Clock) -> NodeOptions:
     """What the flags say of the node; without addresses where no flag names them."""
     from bayplan.cluster.kubelet_node.options import NodeOptions
     from bayplan.kubelet.images.credential_plugins import CredentialPlugins, read_config
-    from bayplan.support.machine import hostname
+    from bayplan.support.system.machine import hostname
 
     name = options["hostname_override"] or hostname()
     plugins = None

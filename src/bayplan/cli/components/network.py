@@ -136,7 +136,7 @@ def _parts(text: str) -> tuple[str, ...]:
 def _settings(name: str, chain: tuple[str, ...], networks: tuple[str, ...], options: dict[str, Any]) -> NetworkSettings:
     """Settings from options. Raises SettingsError."""
     from bayplan.network.settings import DataPlane, Masquerade, NetworkSettings, PodInterface
-    from bayplan.support.machine import hostname
+    from bayplan.support.system.machine import hostname
 
     return NetworkSettings(
         node_name=name or hostname(),
@@ -164,7 +164,7 @@ async def _run(settings: NetworkSettings, kubeconfig: Path | None, context: str)
     from bayplan.cluster.standalone import HealthServer
     from bayplan.network.service import NetworkAgent, check_rights
     from bayplan.support.clock import SystemClock
-    from bayplan.support.metrics import Registry
+    from bayplan.support.metrics.instruments import Registry
     from bayplan.support.randomness import SystemRandomness
 
     stop, registry = stop_event(), Registry()
@@ -186,7 +186,7 @@ async def _run(settings: NetworkSettings, kubeconfig: Path | None, context: str)
 async def _clean_up(settings: NetworkSettings) -> None:
     from bayplan.network.policy.errors import PolicyError
     from bayplan.network.service import check_rights, clean_up
-    from bayplan.support.programs import ProgramError
+    from bayplan.support.system.programs import ProgramError
 
     try:
         check_rights()

@@ -11,7 +11,7 @@ from bayplan.cli.output import FILE, scheduler_config_option
 from bayplan.cli.questions.cluster_input import cluster_asked, cluster_options
 
 if TYPE_CHECKING:
-    from bayplan.scheduler.stepping import DecisionSteps
+    from bayplan.scheduler.development.stepping import DecisionSteps
 
 _HELP: Final = "step (s, or nothing): the next plugin; next (n): up to the next extension point; all: to the end; why NODE (w); restart (r); quit (q)"
 
@@ -35,8 +35,8 @@ def debug(
 
     Commands are read from standard input: step, next, all, why NODE, restart, quit.
     """
+    from bayplan.scheduler.development.stepping import step_through
     from bayplan.scheduler.library import Planner
-    from bayplan.scheduler.stepping import step_through
     from bayplan.simulation.rehearsal.setting import Setting
     from bayplan.simulation.snapshots.planner import fresh, pod_named
 

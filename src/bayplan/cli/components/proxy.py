@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bayplan.client import Client
     from bayplan.proxy.configuration import KubeProxyConfiguration
     from bayplan.proxy.service import ProxyServer
-    from bayplan.support.metrics import Registry
+    from bayplan.support.metrics.instruments import Registry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -151,10 +151,10 @@ async def _run(
     configuration: KubeProxyConfiguration, kubeconfig: Path | None, master: str, options: dict[str, Any]
 ) -> None:
     from bayplan.cli.clusters.stopping import stop_event
-    from bayplan.proxy.machine import prepare_machine
-    from bayplan.proxy.requirements import check_requirements
+    from bayplan.proxy.system.machine import prepare_machine
+    from bayplan.proxy.system.requirements import check_requirements
     from bayplan.support.clock import SystemClock
-    from bayplan.support.metrics import Registry
+    from bayplan.support.metrics.instruments import Registry
     from bayplan.support.randomness import SystemRandomness
     from bayplan.support.running import wait_for_stop
 
@@ -163,10 +163,10 @@ async def _run(
     if options["init_only"]:
         return
     from bayplan.proxy.families import IPV4, IPV6
-    from bayplan.proxy.kernel import NetlinkKernel
-    from bayplan.proxy.nft import Nft
     from bayplan.proxy.service import ProxyServer
-    from bayplan.support.machine import has_ipv6
+    from bayplan.proxy.system.kernel import NetlinkKernel
+    from bayplan.proxy.system.nft import Nft
+    from bayplan.support.system.machine import has_ipv6
 
     stop, registry = stop_event(), Registry()
     name = _node_name(options["hostname_override"] or configuration.hostname_override)
@@ -202,9 +202,9 @@ async def _serve(server: ProxyServer) -> None:
 
 async def _clean_up() -> None:
     from bayplan.proxy.families import FAMILIES
-    from bayplan.proxy.nft import NftProgram
-    from bayplan.proxy.requirements import check_requirements
-    from bayplan.proxy.transactions import removal
+    from bayplan.proxy.rules.transactions import removal
+    from bayplan.proxy.system.nft import NftProgram
+    from bayplan.proxy.system.requirements import check_requirements
 
     await check_requirements()
     for family in FAMILIES:
@@ -229,7 +229,7 @@ def _client(kubeconfig: Path | None, master: str, registry: Registry) -> Client:
 
 
 def _node_name(override: str) -> str:
-    from bayplan.support.machine import hostname
+    from bayplan.support.system.machine import hostname
 
     name = override.strip().lower() or hostname()
     if not name:

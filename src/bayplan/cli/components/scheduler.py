@@ -16,7 +16,7 @@ from bayplan.cli.output import Failure, plugin_option, plugins_in
 
 if TYPE_CHECKING:
     from bayplan.scheduler.configuration.settings import SchedulerSettings
-    from bayplan.scheduler.plugin_files import PluginFiles
+    from bayplan.scheduler.development.plugin_files import PluginFiles
 
 
 @click.command(cls=KubeCommand, table=SCHEDULER)
@@ -68,7 +68,7 @@ def command(
 
     def pages(scheduler: Any, client: Any, clock: Any) -> Mapping[str, Any]:
         from bayplan.client.reviews import AccessReviews
-        from bayplan.cluster.what_if_page import PATH, WhatIfPage
+        from bayplan.cluster.questions.what_if_page import PATH, WhatIfPage
 
         return {PATH: WhatIfPage(scheduler, AccessReviews(client, clock)).handle}
 
@@ -80,8 +80,8 @@ def command(
 def _settings_in(config: Path | None, plugins: PluginFiles | None) -> SchedulerSettings:
     """What a configuration says, which may name these plugins. Raises Failure."""
     from bayplan.scheduler.configuration.settings import load
+    from bayplan.scheduler.development.plugin_reload import PluginReload
     from bayplan.scheduler.errors import SettingsError
-    from bayplan.scheduler.plugin_reload import PluginReload
 
     try:
         if plugins is None:

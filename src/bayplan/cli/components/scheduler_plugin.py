@@ -75,7 +75,7 @@ def check(name: str, scheduler_config: Path | None, file: Path | None, runs: int
     Also that it decides twice the same, stays within bounds and changes nothing. NAME is that of an installed plugin, or of one in a file. Exit code 1 if something
     is wrong.
     """
-    from bayplan.scheduler.plugin_files import load_plugins
+    from bayplan.scheduler.development.plugin_files import load_plugins
     from bayplan.testing.plugins import check_plugin
 
     found = {one.name: one for one in load_plugins(file)} if file is not None else {}

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from bayplan.store.etcd.options import EtcdOptions
-from bayplan.support.tls_files import TlsFiles
+from bayplan.support.web.tls_files import TlsFiles
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 ETCD_FLAGS: Final = {

@@ -13,7 +13,7 @@ from bayplan.cli.questions.cluster_input import amounts_in, cluster_asked, clust
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Pod
-    from bayplan.cluster.unserved import UnservedKinds
+    from bayplan.cluster.manifests.unserved import UnservedKinds
     from bayplan.simulation.questions.capacity import Capacity, MixCapacity
     from bayplan.simulation.snapshots.planner import NodeShape
     from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
@@ -76,7 +76,7 @@ def command(
         )
     if (shape or like_node) and (replicas is None or mix):
         raise click.UsageError("--shape and --like-node say which nodes to add for --replicas of one pod")
-    from bayplan.cluster.unserved import UnservedKinds
+    from bayplan.cluster.manifests.unserved import UnservedKinds
 
     copy = cluster_asked(cluster, kubeconfig, context)
     unserved = UnservedKinds()

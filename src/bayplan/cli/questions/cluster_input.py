@@ -12,11 +12,11 @@ import click
 
 from bayplan.cli.connect import connect, connection_options
 from bayplan.cli.output import Unanswerable
-from bayplan.support.garbage import collect_seldom
+from bayplan.support.memory.garbage import collect_seldom
 
 if TYPE_CHECKING:
     from bayplan.client import Client
-    from bayplan.cluster.unserved import UnservedKind
+    from bayplan.cluster.manifests.unserved import UnservedKind
     from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 
 F = TypeVar("F", bound=Callable[..., Any])

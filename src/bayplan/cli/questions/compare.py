@@ -55,7 +55,7 @@ def command(
     The workload is a TRACE; without one, the pods of the cluster, placed anew on its empty nodes. With --shard, results are kept, and the
     command without it reports all of them.
     """
-    from bayplan.cluster.unserved import UnservedKinds
+    from bayplan.cluster.manifests.unserved import UnservedKinds
     from bayplan.simulation.replay.compare import comparison_of
     from bayplan.simulation.replay.report import comparison_page
     from bayplan.simulation.replay.tables import print_comparison

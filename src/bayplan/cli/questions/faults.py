@@ -64,7 +64,7 @@ def command(
 
 def _read(path: Path | None) -> Plan | None:
     """The plan of a file, if one is named. Raises PlanError, ManifestError."""
-    from bayplan.cluster.manifests import read_manifests
+    from bayplan.cluster.manifests.reading import read_manifests
     from bayplan.simulation.faults.plan import read_plan
 
     if path is None:

@@ -42,7 +42,7 @@ def command(
     The workload is a TRACE or recording; without one, the pods of the cluster, placed anew on its empty nodes. What is not named is the
     default of Kubernetes 1.36. Exit code 0 if no further pod stays pending or is preempted, 1 if one is.
     """
-    from bayplan.cluster.unserved import UnservedKinds
+    from bayplan.cluster.manifests.unserved import UnservedKinds
     from bayplan.simulation.rehearsal.page import rehearsal_page
     from bayplan.simulation.rehearsal.run import rehearse
     from bayplan.simulation.rehearsal.setting import Setting

@@ -48,7 +48,7 @@ def command(
         raise click.UsageError("--jobs, --on, --shard and --results are for --seeds")
     if seeds is not None and (seed is not None or html is not None):
         raise click.UsageError("--seed and --html are for one run, not for --seeds")
-    from bayplan.cluster.unserved import UnservedKinds
+    from bayplan.cluster.manifests.unserved import UnservedKinds
     from bayplan.simulation.replay.report import replay_page
     from bayplan.simulation.replay.run import replay
     from bayplan.simulation.replay.tables import print_replay

@@ -91,7 +91,7 @@ def command(
     if not actions and lasting is None:
         raise click.UsageError("nothing to simulate: name a step, such as --drain NODE, or a time with --for")
     outcome = _run(copy, actions, lasting, seed=seed, config=scheduler_config, plugins=plugin_files)
-    from bayplan.cluster.unserved import UnservedKinds
+    from bayplan.cluster.manifests.unserved import UnservedKinds
 
     warn_unserved(outcome.unserved)
     unserved = UnservedKinds()
@@ -115,7 +115,7 @@ def command(
 def _run(copy: ClusterSnapshot, actions: list[Action], lasting: float | None, **options: Any) -> Any:
     from bayplan.api.errors import ApiError
     from bayplan.cluster.errors import ClusterError
-    from bayplan.scheduler.plugin_files import PluginFileError
+    from bayplan.scheduler.development.plugin_files import PluginFileError
     from bayplan.simulation.questions.what_if import simulate
 
     before = logging.root.manager.disable
@@ -137,7 +137,7 @@ def _actions(
     patience: float,
 ) -> list[Action]:
     """In the order in which they are done. Raises UsageError, QuestionError, ManifestError, PolicyError."""
-    from bayplan.cluster.manifests import objects_in, read_manifests
+    from bayplan.cluster.manifests.reading import objects_in, read_manifests
     from bayplan.descheduler.policy_reader import load_policy
     from bayplan.simulation.actions import AddNodes, Apply, Cordon, DeleteNode, Deschedule, Drain, FailZone, Upgrade
     from bayplan.simulation.snapshots.planner import node_shape

@@ -132,7 +132,7 @@ async def _of_cluster(client: Client, kinds: tuple[str, ...], namespaces: tuple[
 def _write(copy: ClusterSnapshot, output: Path) -> int:
     """Write the file, a new one readable by its owner alone. Returns its size in bytes. Raises Failure."""
     from bayplan.simulation.snapshots.snapshot import to_bytes
-    from bayplan.support.private_files import create_private
+    from bayplan.support.system.private_files import create_private
 
     data = to_bytes(copy)
     try:

@@ -38,7 +38,7 @@ def command(
     Equal seeds give equal traces; the digest of the whole, leases and events included, is told on standard error.
     """
     from bayplan.api.errors import ApiError
-    from bayplan.cluster.unserved import UnservedKinds
+    from bayplan.cluster.manifests.unserved import UnservedKinds
     from bayplan.simulation.trace import is_restless
     from bayplan.simulation.traced import traced
 

@@ -15,7 +15,7 @@ from bayplan.cli.connect import connect, connection_options, credentials_of
 from bayplan.cli.output import output_option, print_data
 
 if TYPE_CHECKING:
-    from bayplan.cluster.asking import Asked
+    from bayplan.cluster.questions.asking import Asked
 
 _NODES_SHOWN: Final = 5
 Tree = dict[str, Any]
@@ -95,7 +95,7 @@ async def _ask(
     explain: bool,
 ) -> Asked:
     """Raises AskError, KubeconfigError, TransportError."""
-    from bayplan.cluster.asking import ask_scheduler, scheduler_at
+    from bayplan.cluster.questions.asking import ask_scheduler, scheduler_at
 
     credentials = credentials_of(kubeconfig, context)
     client = connect(kubeconfig, context)
@@ -115,7 +115,7 @@ async def _ask(
 
 def _read(files: Sequence[str]) -> list[Tree]:
     """The objects of all files. Raises ManifestError."""
-    from bayplan.cluster.manifests import objects_in, read_manifests
+    from bayplan.cluster.manifests.reading import objects_in, read_manifests
 
     found: list[Tree] = []
     for file in files:

@@ -12,7 +12,7 @@ from bayplan.cli.questions.cluster_input import cluster_asked, cluster_options
 
 if TYPE_CHECKING:
     from bayplan.cli.questions.sweep_options import Sweep
-    from bayplan.cluster.unserved import UnservedKinds
+    from bayplan.cluster.manifests.unserved import UnservedKinds
     from bayplan.simulation.replay.result import Replay
     from bayplan.simulation.replay.run import Workload
 

@@ -8,7 +8,7 @@ from bayplan.api.types import core_v1
 from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.cgroups.pods import PodCgroups, QosCgroups
 from bayplan.kubelet.kubelet import Kubelet
-from bayplan.kubelet.pod_syncer import VolumeLimitError, VolumeNotReadyError
+from bayplan.kubelet.pods.pod_syncer import VolumeLimitError, VolumeNotReadyError
 from bayplan.kubelet.user_namespaces import UserNamespaces
 from bayplan.kubelet.volumes.errors import AttachLimitError, VolumeError
 from bayplan.kubelet.volumes.manager import VolumeManager

@@ -9,8 +9,7 @@ from typing import Any, Final
 
 from bayplan.api.types import core_v1
 from bayplan.client import Client
-from bayplan.kubelet.container_events import WARNING
-from bayplan.kubelet.core.container_allocation import ContainerAllocation
+from bayplan.kubelet.core.containers.allocation import ContainerAllocation
 from bayplan.kubelet.core.restarts import AnyContainer
 from bayplan.kubelet.dynamic_resources.drivers import DraDrivers
 from bayplan.kubelet.dynamic_resources.errors import ClaimError
@@ -26,13 +25,14 @@ from bayplan.kubelet.errors import SyncError
 from bayplan.kubelet.feature_gates import RESOURCE_HEALTH, RESOURCE_HEALTH_MESSAGE, is_enabled
 from bayplan.kubelet.kubelet import Kubelet
 from bayplan.kubelet.plugin_watcher import PluginHandler
-from bayplan.kubelet.pod_builder import ContainerAllocations
-from bayplan.kubelet.pod_syncer import PodVolumes, VolumeNotReadyError
-from bayplan.kubelet.pod_workers import WorkState
-from bayplan.kubelet.resource_managers.claimed_devices import ClaimedDevices
+from bayplan.kubelet.pods.container_events import WARNING
+from bayplan.kubelet.pods.pod_builder import ContainerAllocations
+from bayplan.kubelet.pods.pod_syncer import PodVolumes, VolumeNotReadyError
+from bayplan.kubelet.pods.pod_workers import WorkState
+from bayplan.kubelet.resource_managers.devices.claimed_devices import ClaimedDevices
 from bayplan.kubelet.resource_managers.errors import AllocationError
-from bayplan.support.metrics import Registry
-from bayplan.support.rpc import Connection
+from bayplan.support.grpc.calls import Connection
+from bayplan.support.metrics.instruments import Registry
 
 REASON: Final = "FailedPrepareDynamicResources"
 Statuses = Callable[[core_v1.Pod], Mapping[str, tuple[core_v1.ResourceStatus, ...]]]

@@ -27,10 +27,10 @@ from bayplan.cluster.kubelet_node.storage import NodeStorage
 from bayplan.informers import InformerFactory
 from bayplan.kubelet.api_objects import ApiObjects
 from bayplan.kubelet.configuration import KubeletConfiguration
-from bayplan.kubelet.core.container_resources import LimitSettings
-from bayplan.kubelet.core.dns import NodeDns, parse_resolv_conf
+from bayplan.kubelet.core.containers.dns import NodeDns, parse_resolv_conf
+from bayplan.kubelet.core.containers.resources import LimitSettings
+from bayplan.kubelet.core.containers.security import NodeSecurity
 from bayplan.kubelet.core.eviction import Pressure, Threshold, parse_thresholds
-from bayplan.kubelet.core.security import NodeSecurity
 from bayplan.kubelet.core.shutdown import grace_periods
 from bayplan.kubelet.eviction_manager import EvictionManager
 from bayplan.kubelet.images.accounts import ApiAccounts
@@ -45,27 +45,27 @@ from bayplan.kubelet.images.node_credentials import NodeCredentials
 from bayplan.kubelet.images.records import PullRecords, verification_policy
 from bayplan.kubelet.kubelet import Kubelet, NodeParts
 from bayplan.kubelet.kubelet_metrics import KubeletMetrics
-from bayplan.kubelet.log_garbage import LogGarbage
-from bayplan.kubelet.log_rotation import LogRotation
 from bayplan.kubelet.logind import connect_to_logind
+from bayplan.kubelet.logs.garbage import LogGarbage
+from bayplan.kubelet.logs.rotation import LogRotation
 from bayplan.kubelet.node.machine import CPUS, filesystem, read_machine, thermal_throttles
 from bayplan.kubelet.node.status import NodeFacts
 from bayplan.kubelet.node_shutdown import NodeShutdown
-from bayplan.kubelet.pod_builder import BuilderSettings, Cluster, NodePodBuilder
+from bayplan.kubelet.pods.pod_builder import BuilderSettings, Cluster, NodePodBuilder
+from bayplan.kubelet.pods.static_pods import StaticPodFiles
+from bayplan.kubelet.pods.termination_messages import TerminationMessages
+from bayplan.kubelet.resource_managers.devices.plugin_server import KIND as DEVICE_PLUGIN
 from bayplan.kubelet.resource_managers.machine_topology import read_machine_topology
-from bayplan.kubelet.resource_managers.plugin_server import KIND as DEVICE_PLUGIN
 from bayplan.kubelet.resource_managers.reservations import with_reserved_cpus
 from bayplan.kubelet.runtime.interface import Runtime
-from bayplan.kubelet.static_pods import StaticPodFiles
 from bayplan.kubelet.stats_collector import StatsCollector
-from bayplan.kubelet.termination_messages import TerminationMessages
 from bayplan.kubelet.usage_meter import UsageMeter
 from bayplan.kubelet.user_namespaces import UserNamespaces
 from bayplan.kubelet.volumes.interface import VolumeHost
 from bayplan.support.blocking import in_thread
 from bayplan.support.clock import Clock
-from bayplan.support.mounts import SystemMounter
 from bayplan.support.randomness import Randomness
+from bayplan.support.system.mounts import SystemMounter
 
 logger = logging.getLogger(__name__)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from bayplan.cluster.kubelet_node.options import NodeOptions
-from bayplan.kubelet.container_events import NORMAL
 from bayplan.kubelet.kubelet import Kubelet
 from bayplan.kubelet.node.heartbeat import NodeHeartbeat, NodeLease
 from bayplan.kubelet.node.registration import initial_node, register
 from bayplan.kubelet.node.status import NodeFacts
+from bayplan.kubelet.pods.container_events import NORMAL
 from bayplan.kubelet.runtime.interface import Runtime
 
 

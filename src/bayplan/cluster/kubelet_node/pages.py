@@ -17,7 +17,7 @@ from bayplan.kubelet.runtime.types import ContainerState, SandboxState
 from bayplan.kubelet.server.server import Page
 from bayplan.kubelet.server.stats import stats_pages, volume_metrics
 from bayplan.kubelet.stats_collector import StatsCollector
-from bayplan.support.metrics import CONTENT_TYPE
+from bayplan.support.metrics.instruments import CONTENT_TYPE
 
 _STATES = {
     ContainerState.CREATED: "created",

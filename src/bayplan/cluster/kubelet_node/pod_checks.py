@@ -8,7 +8,7 @@ from typing import Final
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.admission import Rejection, unsupported_features
-from bayplan.kubelet.core.security import forbidden_sysctl, unenforceable_apparmor
+from bayplan.kubelet.core.containers.security import forbidden_sysctl, unenforceable_apparmor
 
 _APPARMOR: Final = Path("sys/kernel/security/apparmor")
 _APPARMOR_ENABLED: Final = Path("sys/module/apparmor/parameters/enabled")

@@ -14,17 +14,17 @@ from bayplan.kubelet.configuration import KubeletConfiguration
 from bayplan.kubelet.feature_gates import CPU_QUOTA, RESOURCE_HEALTH, is_enabled
 from bayplan.kubelet.kubelet import Kubelet
 from bayplan.kubelet.resource_managers.container_manager import ContainerManager, NodeView
+from bayplan.kubelet.resource_managers.devices.plugin_server import PluginServer
 from bayplan.kubelet.resource_managers.machine_topology import MachineTopology
 from bayplan.kubelet.resource_managers.make_managers import DEVICE_PLUGINS, Setting, make_managers
 from bayplan.kubelet.resource_managers.manager_metrics import ManagerMetrics
-from bayplan.kubelet.resource_managers.plugin_server import PluginServer
 from bayplan.kubelet.resource_managers.pod_resources import SOCKET, PodResourcesServer
 from bayplan.kubelet.resource_managers.reservations import Reserved
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.runtime.types import ContainerState
 from bayplan.support.clock import Clock
-from bayplan.support.metrics import Registry
-from bayplan.support.rpc import LONGEST_SOCKET
+from bayplan.support.grpc.calls import LONGEST_SOCKET
+from bayplan.support.metrics.instruments import Registry
 
 logger = logging.getLogger(__name__)
 

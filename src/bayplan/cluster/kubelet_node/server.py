@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from bayplan.api.container_logs import LogOptions
+from bayplan.api.pods.container_logs import LogOptions
 from bayplan.api.types import core_v1
 from bayplan.cluster.kubelet_node.adapters import ServedPods
 from bayplan.cluster.kubelet_node.options import NodeOptions
-from bayplan.kubelet.core.container_config import pod_log_directory
+from bayplan.kubelet.core.containers.config import pod_log_directory
 from bayplan.kubelet.kubelet import Kubelet
-from bayplan.kubelet.log_files import LogReader
+from bayplan.kubelet.logs.files import LogReader
 from bayplan.kubelet.runtime.interface import Runtime
 from bayplan.kubelet.runtime.types import ContainerState
 from bayplan.kubelet.server.access import Access

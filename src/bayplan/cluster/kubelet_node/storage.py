@@ -20,8 +20,8 @@ from bayplan.kubelet.plugin_watcher import PluginHandler, PluginWatcher
 from bayplan.kubelet.volumes.interface import VolumeHost
 from bayplan.kubelet.volumes.kinds import VolumeKinds, default_kinds
 from bayplan.kubelet.volumes.manager import VolumeManager
-from bayplan.support.metrics import Registry
-from bayplan.support.rpc import Connection
+from bayplan.support.grpc.calls import Connection
+from bayplan.support.metrics.instruments import Registry
 
 _REGISTRY: Final = "plugins_registry"
 

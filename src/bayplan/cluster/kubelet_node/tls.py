@@ -30,7 +30,7 @@ from bayplan.kubelet.node.certificates import (
 )
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
-from bayplan.support.trust import ask_for_client_certificates, trust
+from bayplan.support.web.trust import ask_for_client_certificates, trust
 
 
 def client_manager(

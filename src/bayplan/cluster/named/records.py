@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 
 from bayplan.cluster.errors import ClusterError
-from bayplan.support.mounts import MOUNT_INFO, mounts_below, parse_mount_info
-from bayplan.support.private_files import make_private_directory, write_private
-from bayplan.support.process_ids import ProcessId, read_pid_file
+from bayplan.support.system.mounts import MOUNT_INFO, mounts_below, parse_mount_info
+from bayplan.support.system.private_files import make_private_directory, write_private
+from bayplan.support.system.process_ids import ProcessId, read_pid_file
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LONGEST: Final = 40

@@ -19,8 +19,8 @@ from bayplan.client.kubeconfig import load
 from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.named.records import ClusterRecord, NamedCluster
 from bayplan.support.clock import Clock
-from bayplan.support.private_files import open_private
-from bayplan.support.process_ids import end, own_program, process_id, write_pid_file
+from bayplan.support.system.private_files import open_private
+from bayplan.support.system.process_ids import end, own_program, process_id, write_pid_file
 
 _READY: Final = b"ready: "
 """What a line of `bayplan up` starts with that says that it is."""

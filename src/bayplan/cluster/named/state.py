@@ -15,7 +15,7 @@ from bayplan.client.http import HttpTransport
 from bayplan.client.kubeconfig import load
 from bayplan.cluster.named.records import NamedCluster
 from bayplan.controllers.nodes.nodes import is_ready_node
-from bayplan.support.process_ids import ProcessId
+from bayplan.support.system.process_ids import ProcessId
 
 RUNNING: Final = "Running"
 STOPPED: Final = "Stopped"

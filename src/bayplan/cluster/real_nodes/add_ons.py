@@ -14,7 +14,7 @@ from bayplan.api.types import core_v1, discovery_v1, meta_v1, rbac_v1, storage_v
 from bayplan.client import Client
 from bayplan.cluster.real_nodes.settings import DNS, HOST, STORAGE, NodePlace, RealNodeSettings
 from bayplan.csi_local.manifests import objects
-from bayplan.support.process_ids import own_program
+from bayplan.support.system.process_ids import own_program
 
 logger = logging.getLogger(__name__)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bayplan.cluster.errors import RealNodeError
-from bayplan.support import programs
-from bayplan.support.programs import ProgramError
+from bayplan.support.system import programs
+from bayplan.support.system.programs import ProgramError
 
 
 async def run(*command: str, stdin: bytes = b"") -> str:

@@ -12,7 +12,7 @@ import yaml
 from bayplan.apiserver.certificates import KeyPair
 from bayplan.cluster.real_nodes.settings import NAMESPACE, NodePlace
 from bayplan.kubelet.node.bootstrap import write_kubeconfig
-from bayplan.support.private_files import write_private
+from bayplan.support.system.private_files import write_private
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from bayplan.kubelet.cgroups.hierarchies import Hierarchies
 from bayplan.kubelet.cgroups.mounts import find_mounts
 from bayplan.kubelet.cgroups.pods import kill_and_remove
 from bayplan.support.clock import Clock
-from bayplan.support.process_ids import ProcessId, end, read_pid_file
+from bayplan.support.system.process_ids import ProcessId, end, read_pid_file
 
 logger = logging.getLogger(__name__)
 

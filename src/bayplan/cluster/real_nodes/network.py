@@ -21,7 +21,7 @@ from bayplan.cluster.real_nodes.settings import HOST, NAMESPACE, NodePlace, Real
 from bayplan.network.policy.errors import PolicyError
 from bayplan.network.service import clean_up
 from bayplan.network.settings import NetworkSettings
-from bayplan.support.programs import ProgramError, succeeds
+from bayplan.support.system.programs import ProgramError, succeeds
 
 _NAMESPACES = Path("/run/netns")
 _PROXY_TABLE = "kube-proxy"

@@ -29,7 +29,7 @@ from bayplan.cluster.real_nodes.settings import NodePlace
 from bayplan.kubelet.runtime.cri import CriRuntime
 from bayplan.kubelet.runtime.errors import NotFoundError, RuntimeRequestError
 from bayplan.support.clock import Clock
-from bayplan.support.process_ids import ProcessId, end, process_id, read_pid_file
+from bayplan.support.system.process_ids import ProcessId, end, process_id, read_pid_file
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from bayplan.cluster.real_nodes.settings import RealNodeSettings
 from bayplan.store.errors import StoreLocked, StoreUnavailable
 from bayplan.store.file_lock import FileLock
 from bayplan.support.clock import Clock
-from bayplan.support.private_files import open_private
+from bayplan.support.system.private_files import open_private
 
 logger = logging.getLogger(__name__)
 

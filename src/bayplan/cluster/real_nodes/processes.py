@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bayplan.cluster.errors import RealNodeError
 from bayplan.support.clock import Clock
-from bayplan.support.process_ids import ProcessId, process_id, write_pid_file
+from bayplan.support.system.process_ids import ProcessId, process_id, write_pid_file
 
 logger = logging.getLogger(__name__)
 

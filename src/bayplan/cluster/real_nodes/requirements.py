@@ -14,7 +14,7 @@ from bayplan.cluster.real_nodes.settings import HOST, NAMESPACE, RealNodeSetting
 from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.cgroups.mounts import find_mounts
 from bayplan.network.settings import CNI_PLUGINS
-from bayplan.support.port_holders import holder_of
+from bayplan.support.system.port_holders import holder_of
 
 
 @dataclass(frozen=True, slots=True)

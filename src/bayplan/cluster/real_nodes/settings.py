@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from bayplan.kubelet.runtime.pause_image import PAUSE_IMAGE
-from bayplan.support.process_ids import own_program
+from bayplan.support.system.process_ids import own_program
 
 HOST, NAMESPACE = "host", "namespace"
 OVERLAY, ROUTED = "overlay", "routed"

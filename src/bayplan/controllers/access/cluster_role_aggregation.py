@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from bayplan.api.errors import ApiError
-from bayplan.api.selectors import compile_selector
+from bayplan.api.selectors.labels import compile_selector
 from bayplan.api.types import rbac_v1
 from bayplan.controllers.base import Controller
 from bayplan.informers.cache import key_of

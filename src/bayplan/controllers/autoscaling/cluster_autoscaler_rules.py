@@ -19,10 +19,10 @@ import msgspec
 
 from bayplan.api.codec import encode
 from bayplan.api.node_groups import GROUP_LABEL
-from bayplan.api.pod_resources import pod_total
+from bayplan.api.pods.resources import pod_total
 from bayplan.api.quantity import milli_value, value
 from bayplan.api.quota.amounts import ZERO
-from bayplan.api.selectors import compile_selector
+from bayplan.api.selectors.labels import compile_selector
 from bayplan.api.types import apps_v1, core_v1, meta_v1, policy_v1
 from bayplan.controllers.base import condition_of, controller_of
 from bayplan.controllers.pods import has_ended

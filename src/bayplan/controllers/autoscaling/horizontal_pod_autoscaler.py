@@ -14,8 +14,8 @@ import msgspec
 
 from bayplan.api.codec import decode, encode
 from bayplan.api.errors import ApiError
-from bayplan.api.selector_syntax import parse_labels
-from bayplan.api.selectors import LabelSelector, SelectorError, compile_selector
+from bayplan.api.selectors.labels import LabelSelector, SelectorError, compile_selector
+from bayplan.api.selectors.syntax import parse_labels
 from bayplan.api.types import autoscaling_v1, autoscaling_v2, core_v1, meta_v1
 from bayplan.client.errors import ClientError
 from bayplan.controllers.autoscaling.hpa_behavior import History, Sample

@@ -12,7 +12,7 @@ import msgspec
 
 from bayplan.api.errors import ApiError
 from bayplan.api.quantity import parse
-from bayplan.api.selectors import LabelSelector
+from bayplan.api.selectors.labels import LabelSelector
 from bayplan.api.types import autoscaling_v2
 from bayplan.client import Client
 from bayplan.client.errors import TransportError

@@ -15,7 +15,7 @@ from typing import Any
 
 from bayplan.api.custom_resources.objects import CustomObject
 from bayplan.api.errors import ApiError
-from bayplan.api.selectors import LabelSelector, compile_selector
+from bayplan.api.selectors.labels import LabelSelector, compile_selector
 from bayplan.api.types import apps_v1, core_v1
 from bayplan.client.client import STRATEGIC_PATCH
 from bayplan.controllers.autoscaling.hpa_metrics import MetricsError, MetricsReader

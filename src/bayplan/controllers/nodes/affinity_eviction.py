@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 
 from bayplan.api.errors import ApiError
-from bayplan.api.execution_rules import annotation_errors, grace_of
+from bayplan.api.pods.execution_rules import annotation_errors, grace_of
 from bayplan.api.types import core_v1
 from bayplan.client.errors import TransportError
 from bayplan.controllers.base import Controller, controller_of

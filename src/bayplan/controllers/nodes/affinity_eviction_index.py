@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from bayplan.api.execution_rules import ANNOTATION
+from bayplan.api.pods.execution_rules import ANNOTATION
 from bayplan.api.types import core_v1
 from bayplan.controllers.nodes.affinity_eviction_terms import AFFINITY, ANTI_AFFINITY, Rule, Target, Term, rules_of
 from bayplan.controllers.pods import has_ended

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bayplan.controllers.nodes.affinity_eviction_terms import AFFINITY, ANTI_AFFINITY, NODE
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 
 _NAMES: Final = {NODE: "node_affinity", AFFINITY: "pod_affinity", ANTI_AFFINITY: "pod_anti_affinity"}
 

@@ -8,11 +8,11 @@ from typing import Final
 
 import msgspec
 
-from bayplan.api.execution_rules import PREFERRED, REQUIRED, PodRules, has_rules, with_annotation_rules
-from bayplan.api.node_selectors import NodeTerm
-from bayplan.api.selectors import NOTHING, LabelSelector, SelectorError, compile_selector
+from bayplan.api.pods.execution_rules import PREFERRED, REQUIRED, PodRules, has_rules, with_annotation_rules
+from bayplan.api.selectors.labels import NOTHING, LabelSelector, SelectorError, compile_selector
+from bayplan.api.selectors.nodes import NodeTerm
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 NODE: Final = "nodeAffinity"
 AFFINITY: Final = "podAffinity"

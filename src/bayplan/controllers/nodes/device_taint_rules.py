@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from bayplan.api.device_taints import Rule, selects
-from bayplan.api.tolerations import tolerates
+from bayplan.api.pods.tolerations import tolerates
 from bayplan.api.types import meta_v1, resource_v1
 from bayplan.support.timestamps import parse_rfc3339
 

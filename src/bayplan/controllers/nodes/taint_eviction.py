@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bayplan.api.errors import ApiError
-from bayplan.api.tolerations import tolerates
+from bayplan.api.pods.tolerations import tolerates
 from bayplan.api.types import core_v1
 from bayplan.controllers.base import Controller, condition_of
 from bayplan.controllers.nodes.eviction import evict

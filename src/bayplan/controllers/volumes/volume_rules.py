@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from bayplan.api.quantity import Quantity, parse
-from bayplan.api.selectors import compile_selector
+from bayplan.api.selectors.labels import compile_selector
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import core_v1, storage_v1
 

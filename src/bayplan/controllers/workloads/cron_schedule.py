@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 from bayplan.support.durations import go_seconds
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 _DESCRIPTORS = {
     "@yearly": "0 0 1 1 *",

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from bayplan.api.execution_rules import with_annotation_spec
-from bayplan.api.node_selectors import pod_may_run_on, required_of
-from bayplan.api.tolerations import untolerated
+from bayplan.api.pods.execution_rules import with_annotation_spec
+from bayplan.api.pods.tolerations import untolerated
+from bayplan.api.selectors.nodes import pod_may_run_on, required_of
 from bayplan.api.types import apps_v1, core_v1
 from bayplan.controllers.pods import POD_LABEL, is_available, is_ready
 

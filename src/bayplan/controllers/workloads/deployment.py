@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from bayplan.api.errors import ApiError
-from bayplan.api.selectors import compile_selector
+from bayplan.api.selectors.labels import compile_selector
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import apps_v1, core_v1
 from bayplan.client.client import STRATEGIC_PATCH

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from bayplan.api import conversion_pod_groups as conversion
+from bayplan.api.conversions import pod_groups as conversion
 from bayplan.api.errors import ApiError
 from bayplan.api.feature_gates import WORKLOAD_WITH_JOB
 from bayplan.api.kinds import KindTable

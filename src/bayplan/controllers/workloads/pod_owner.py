@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from bayplan.api.errors import ApiError
-from bayplan.api.selectors import LabelSelector, compile_selector
+from bayplan.api.selectors.labels import LabelSelector, compile_selector
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.client.client import STRATEGIC_PATCH

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bayplan.api.errors import ApiError
-from bayplan.api.selectors import LabelSelector
+from bayplan.api.selectors.labels import LabelSelector
 from bayplan.api.types import core_v1
 from bayplan.controllers.base import condition_of
 from bayplan.controllers.pods import deletion_rank, has_ended, is_active, is_available, is_ready, ready_since

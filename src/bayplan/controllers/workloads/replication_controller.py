@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bayplan.api.selectors import LabelSelector, from_map
+from bayplan.api.selectors.labels import LabelSelector, from_map
 from bayplan.api.types import core_v1
 from bayplan.controllers.workloads.replicas import Actions, Failure, ReplicasController, counts, failure_conditions
 

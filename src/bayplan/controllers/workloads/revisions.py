@@ -17,7 +17,7 @@ import msgspec
 
 from bayplan.api.codec import from_tree, to_tree
 from bayplan.api.errors import ApiError
-from bayplan.api.selectors import LabelSelector
+from bayplan.api.selectors.labels import LabelSelector
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import apps_v1, core_v1, meta_v1
 from bayplan.client.client import STRATEGIC_PATCH

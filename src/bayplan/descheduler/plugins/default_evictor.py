@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from bayplan.api.selector_syntax import parse_labels
-from bayplan.api.selectors import SelectorError
+from bayplan.api.selectors.labels import SelectorError
+from bayplan.api.selectors.syntax import parse_labels
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation.profiles import MIRROR
 from bayplan.descheduler.arguments import Arguments, Count, Fields, Int32, selector_errors, selector_of

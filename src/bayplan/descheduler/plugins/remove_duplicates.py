@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bayplan.api.node_selectors import pod_may_run_on, required_of
-from bayplan.api.tolerations import untolerated
+from bayplan.api.pods.tolerations import untolerated
+from bayplan.api.selectors.nodes import pod_may_run_on, required_of
 from bayplan.api.types import core_v1
 from bayplan.descheduler.arguments import Arguments, Namespaces
 from bayplan.descheduler.framework import BALANCE, Answer, Candidate, Candidates, Handle, Strategy

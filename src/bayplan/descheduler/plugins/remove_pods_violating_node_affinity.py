@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from bayplan.api.node_selectors import pod_may_run_on, required_of
+from bayplan.api.selectors.nodes import pod_may_run_on, required_of
 from bayplan.api.types import core_v1
 from bayplan.descheduler.arguments import PodSelection, one_of
 from bayplan.descheduler.framework import DESCHEDULE, Candidate, Candidates, Handle, Strategy, each

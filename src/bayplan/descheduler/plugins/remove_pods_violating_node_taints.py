@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bayplan.api.tolerations import untolerated
+from bayplan.api.pods.tolerations import untolerated
 from bayplan.api.types import core_v1
 from bayplan.descheduler.arguments import PodSelection
 from bayplan.descheduler.framework import DESCHEDULE, Candidate, Candidates, Handle, Strategy, each

@@ -14,10 +14,10 @@ import msgspec
 
 from bayplan.api.declared_features import features_of
 from bayplan.api.defaults.pods import qos_class
-from bayplan.api.node_selectors import pod_may_run_on
-from bayplan.api.pod_resources import pod_total
+from bayplan.api.pods.resources import pod_total
+from bayplan.api.pods.tolerations import untolerated
 from bayplan.api.quantity import Quantity, parse
-from bayplan.api.tolerations import untolerated
+from bayplan.api.selectors.nodes import pod_may_run_on
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.pod_status import is_static
 

@@ -13,8 +13,8 @@ from typing import Final
 
 from bayplan.api import quantity
 from bayplan.api.defaults.pods import qos_class
-from bayplan.api.pod_resources import pod_total
-from bayplan.api.tolerations import tolerates
+from bayplan.api.pods.resources import pod_total
+from bayplan.api.pods.tolerations import tolerates
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.admission import Rejection, is_critical
 from bayplan.kubelet.core.usage import NodeUsage, PodUsage

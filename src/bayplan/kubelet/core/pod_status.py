@@ -18,7 +18,7 @@ from bayplan.kubelet.core.conditions import (
     pod_ready,
     ready_to_start_containers,
 )
-from bayplan.kubelet.core.container_states import KILLED, STATUS_UNKNOWN, Section, StatusFacts, container_statuses
+from bayplan.kubelet.core.containers.states import KILLED, STATUS_UNKNOWN, Section, StatusFacts, container_statuses
 from bayplan.kubelet.core.phase import phase_of
 from bayplan.kubelet.core.plan import Health
 from bayplan.kubelet.core.pod_state import PodState

@@ -13,7 +13,7 @@ import msgspec
 
 from bayplan.api.codec import encode
 from bayplan.api.defaults.pods import qos_class
-from bayplan.api.pod_resources import pod_total
+from bayplan.api.pods.resources import pod_total
 from bayplan.api.quantity import Quantity, milli_value, value
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.admission import NodeAccount, NodeOffer, rejections

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bayplan.api import quantity
-from bayplan.api.pod_resources import pod_total
+from bayplan.api.pods.resources import pod_total
 from bayplan.api.types import core_v1
 from bayplan.api.types.scalars import Quantity
 from bayplan.kubelet.core.restarts import AnyContainer

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bayplan.api.defaults.pods import qos_class
-from bayplan.api.pod_resources import containers_total, pod_level, pod_total
+from bayplan.api.pods.resources import containers_total, pod_level, pod_total
 from bayplan.api.quantity import milli_value, value
 from bayplan.api.types import core_v1
 

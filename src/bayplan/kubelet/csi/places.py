@@ -10,7 +10,7 @@ from bayplan.kubelet.csi import volume_data
 from bayplan.kubelet.csi.requests import Source
 from bayplan.kubelet.volumes.errors import SetUpError
 from bayplan.kubelet.volumes.interface import SetUp, VolumeHost
-from bayplan.support.mounts import mount_at
+from bayplan.support.system.mounts import mount_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ from bayplan.kubelet.volumes.interface import (
     VolumeUsage,
 )
 from bayplan.kubelet.volumes.ownership import set_ownership
-from bayplan.support.mounts import mount_at
+from bayplan.support.system.mounts import mount_at
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from bayplan.kubelet.dynamic_resources.messages import SERVICES, method
 from bayplan.kubelet.dynamic_resources.metrics import DraMetrics
 from bayplan.kubelet.plugin_watcher import PluginRefused
 from bayplan.support.clock import Clock
-from bayplan.support.rpc_errors import RpcError
+from bayplan.support.grpc.errors import RpcError
 
 logger = logging.getLogger(__name__)
 

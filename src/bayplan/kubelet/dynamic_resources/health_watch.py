@@ -22,7 +22,7 @@ from bayplan.kubelet.dynamic_resources.health import (
 )
 from bayplan.kubelet.dynamic_resources.messages import MESSAGES, WATCH_HEALTH
 from bayplan.support.clock import Clock
-from bayplan.support.rpc_errors import RpcError
+from bayplan.support.grpc.errors import RpcError
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bayplan.support.message_tables import message_classes
+from bayplan.support.grpc.message_tables import message_classes
 
 KIND: Final = "DRAPlugin"
 """What such drivers say they are when they register themselves."""

@@ -8,8 +8,8 @@ from typing import Final
 
 from bayplan.kubelet.dynamic_resources.errors import ClaimError
 from bayplan.support.clock import Clock
-from bayplan.support.metrics import Registry, exponential_buckets
-from bayplan.support.rpc_errors import RpcError, go_name
+from bayplan.support.grpc.errors import RpcError, go_name
+from bayplan.support.metrics.instruments import Registry, exponential_buckets
 
 ANY_DRIVER: Final = "<any>"
 PREPARE, UNPREPARE = "PrepareResources", "UnprepareResources"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from bayplan.api.types import core_v1
 from bayplan.kubelet.dynamic_resources.claims import ClaimState, PreparedDevice
 from bayplan.kubelet.dynamic_resources.health import DeviceHealth
-from bayplan.kubelet.resource_managers.claimed_devices import ClaimedDevice, ClaimedDevices
+from bayplan.kubelet.resource_managers.devices.claimed_devices import ClaimedDevice, ClaimedDevices
 
 HealthOf = Callable[[str, str, str], DeviceHealth]
 """Driver, pool and device -> what is known of it."""

@@ -23,7 +23,7 @@ from bayplan.kubelet.images.keyring import AccountSource, Keyring, matches
 from bayplan.kubelet.runtime.types import Credentials
 from bayplan.support.clock import Clock
 from bayplan.support.durations import go_seconds
-from bayplan.support.programs import output_of
+from bayplan.support.system.programs import output_of
 
 logger = logging.getLogger(__name__)
 

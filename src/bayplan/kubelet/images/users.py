@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from bayplan.kubelet.core.security import SecurityError
+from bayplan.kubelet.core.containers.security import SecurityError
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.kubelet.runtime.interface import Runtime
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from bayplan.kubelet.errors import ConfigurationError
-from bayplan.support.machine import address_towards
+from bayplan.support.system.machine import address_towards
 
 
 def local_addresses(server: str) -> tuple[str, ...]:

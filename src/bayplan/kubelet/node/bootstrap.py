@@ -28,7 +28,7 @@ from bayplan.kubelet.node.certificate_requests import (
 )
 from bayplan.kubelet.node.certificates import CLIENT, CertificateStore
 from bayplan.support.clock import Clock
-from bayplan.support.private_files import make_private_directory, write_private
+from bayplan.support.system.private_files import make_private_directory, write_private
 
 logger = logging.getLogger(__name__)
 

@@ -25,8 +25,8 @@ from bayplan.kubelet.node.certificate_requests import (
     self_signed,
 )
 from bayplan.support.clock import Clock
-from bayplan.support.private_files import make_private_directory, write_private
 from bayplan.support.randomness import Randomness
+from bayplan.support.system.private_files import make_private_directory, write_private
 
 logger = logging.getLogger(__name__)
 

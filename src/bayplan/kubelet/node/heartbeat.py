@@ -15,8 +15,8 @@ from bayplan.api.types import coordination_v1, core_v1, meta_v1
 from bayplan.client import Client
 from bayplan.client.client import STRATEGIC_PATCH
 from bayplan.client.errors import TransportError
-from bayplan.kubelet.container_events import ContainerEvents
 from bayplan.kubelet.node.status import NodeFacts, has_changed, node_status
+from bayplan.kubelet.pods.container_events import ContainerEvents
 from bayplan.kubelet.runtime.errors import RuntimeRequestError
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness

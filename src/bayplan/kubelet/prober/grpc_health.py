@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bayplan.support.rpc_errors import rpc_text
+from bayplan.support.grpc.errors import rpc_text
 
 _METHOD: Final = "/grpc.health.v1.Health/Check"
 _STATES: Final = {0: "UNKNOWN", 1: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}

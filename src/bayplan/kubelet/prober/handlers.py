@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.container_events import ContainerEvents
-from bayplan.kubelet.core.expansion import expand_command
+from bayplan.kubelet.core.containers.expansion import expand_command
 from bayplan.kubelet.core.plan import Health
 from bayplan.kubelet.core.restarts import AnyContainer
 from bayplan.kubelet.http_actions import HttpActionError, action_headers, action_url, http_get, resolve_port
+from bayplan.kubelet.pods.container_events import ContainerEvents
 from bayplan.kubelet.prober.grpc_health import GrpcHealthError, is_serving
 from bayplan.kubelet.prober.results import ProbeType
 from bayplan.kubelet.runtime.errors import RuntimeRequestError, RuntimeTimeoutError

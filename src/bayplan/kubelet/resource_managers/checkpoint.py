@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bayplan.kubelet.resource_managers.errors import CheckpointError
-from bayplan.support.private_files import write_private
+from bayplan.support.system.private_files import write_private
 
 K = TypeVar("K", str, int)
 V = TypeVar("V")

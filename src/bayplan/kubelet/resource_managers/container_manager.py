@@ -12,12 +12,12 @@ import msgspec
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.admission import NodeOffer, Rejection
-from bayplan.kubelet.core.container_allocation import ContainerAllocation
+from bayplan.kubelet.core.containers.allocation import ContainerAllocation
 from bayplan.kubelet.core.pod_state import PodState
 from bayplan.kubelet.core.restarts import AnyContainer
-from bayplan.kubelet.resource_managers.cpu_set import CpuSet, format_cpu_set
-from bayplan.kubelet.resource_managers.device_calls import Allocate, Allocated, PluginCall, PluginReply, Steps
-from bayplan.kubelet.resource_managers.device_manager import DeviceManager
+from bayplan.kubelet.resource_managers.cpus.cpu_set import CpuSet, format_cpu_set
+from bayplan.kubelet.resource_managers.devices.device_calls import Allocate, Allocated, PluginCall, PluginReply, Steps
+from bayplan.kubelet.resource_managers.devices.device_manager import DeviceManager
 from bayplan.kubelet.resource_managers.errors import AllocationError, PluginError
 from bayplan.kubelet.resource_managers.manager_metrics import ManagerMetrics
 from bayplan.kubelet.resource_managers.providers import CpuManager, MemoryManager

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from bayplan.kubelet.resource_managers.cpu_set import CpuSet, parse_cpu_set
+from bayplan.kubelet.resource_managers.cpus.cpu_set import CpuSet, parse_cpu_set
 from bayplan.kubelet.resource_managers.errors import ResourceManagerError
 
 SYSTEM = Path("/sys/devices/system")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from bayplan.kubelet.configuration import KubeletConfiguration
 from bayplan.kubelet.resource_managers.container_manager import Managers
-from bayplan.kubelet.resource_managers.cpu_options import check_cpu_options, parse_cpu_options
-from bayplan.kubelet.resource_managers.cpu_policy import StaticCpuPolicy
-from bayplan.kubelet.resource_managers.cpu_set import parse_cpu_set
-from bayplan.kubelet.resource_managers.cpu_state import CPU_STATE, CpuState
-from bayplan.kubelet.resource_managers.device_checkpoint import DEVICE_STATE, DeviceCheckpoint
-from bayplan.kubelet.resource_managers.device_manager import DeviceManager
+from bayplan.kubelet.resource_managers.cpus.cpu_options import check_cpu_options, parse_cpu_options
+from bayplan.kubelet.resource_managers.cpus.cpu_policy import StaticCpuPolicy
+from bayplan.kubelet.resource_managers.cpus.cpu_set import parse_cpu_set
+from bayplan.kubelet.resource_managers.cpus.cpu_state import CPU_STATE, CpuState
+from bayplan.kubelet.resource_managers.devices.device_checkpoint import DEVICE_STATE, DeviceCheckpoint
+from bayplan.kubelet.resource_managers.devices.device_manager import DeviceManager
 from bayplan.kubelet.resource_managers.errors import ResourceManagerError
 from bayplan.kubelet.resource_managers.machine_topology import MachineTopology
 from bayplan.kubelet.resource_managers.manager_metrics import ManagerMetrics

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bayplan.kubelet.resource_managers.errors import AllocationError
-from bayplan.support.metrics import Counter, Registry, exponential_buckets
+from bayplan.support.metrics.instruments import Counter, Registry, exponential_buckets
 
 CONTAINER_SCOPE, POD_SCOPE = "container", "pod"
 NUMA_NODE, PHYSICAL_CPU, UNCORE_CACHE = "numa_node", "physical_cpu", "uncore_cache"

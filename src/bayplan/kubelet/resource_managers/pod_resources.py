@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.resource_managers.claimed_devices import ClaimedDevice, ClaimedDevices
 from bayplan.kubelet.resource_managers.container_manager import Managers
+from bayplan.kubelet.resource_managers.devices.claimed_devices import ClaimedDevice, ClaimedDevices
 from bayplan.kubelet.resource_managers.memory_state import Block
 from bayplan.support.clock import Clock
-from bayplan.support.message_tables import message_classes
-from bayplan.support.rpc import SocketServer
-from bayplan.support.rpc_errors import RefusedError
+from bayplan.support.grpc.calls import SocketServer
+from bayplan.support.grpc.errors import RefusedError
+from bayplan.support.grpc.message_tables import message_classes
 
 SOCKET: Final = "kubelet.sock"
 _QPS, _BURST = 100.0, 10

@@ -7,10 +7,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.resource_managers.assignments import Assignments
-from bayplan.kubelet.resource_managers.cpu_policy import StaticCpuPolicy
-from bayplan.kubelet.resource_managers.cpu_set import NONE, CpuSet
-from bayplan.kubelet.resource_managers.cpu_state import CpuState
-from bayplan.kubelet.resource_managers.device_calls import Steps
+from bayplan.kubelet.resource_managers.cpus.cpu_policy import StaticCpuPolicy
+from bayplan.kubelet.resource_managers.cpus.cpu_set import NONE, CpuSet
+from bayplan.kubelet.resource_managers.cpus.cpu_state import CpuState
+from bayplan.kubelet.resource_managers.devices.device_calls import Steps
 from bayplan.kubelet.resource_managers.memory_policy import StaticMemoryPolicy
 from bayplan.kubelet.resource_managers.memory_state import Block, MemoryState
 from bayplan.kubelet.resource_managers.requests import containers_of

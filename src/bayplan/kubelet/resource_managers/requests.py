@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from bayplan.api.defaults.pods import qos_class
-from bayplan.api.pod_resources import pod_level
+from bayplan.api.pods.resources import pod_level
 from bayplan.api.quantity import parse, value
 from bayplan.api.types import core_v1
 

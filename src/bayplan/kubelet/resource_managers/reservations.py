@@ -9,7 +9,7 @@ import msgspec
 from bayplan.api.quantity import Quantity, milli_value, parse, value
 from bayplan.api.types.scalars import Quantity as WireQuantity
 from bayplan.kubelet.configuration import KubeletConfiguration, MemoryReservation
-from bayplan.kubelet.resource_managers.cpu_set import CpuSet, format_cpu_set, parse_cpu_set
+from bayplan.kubelet.resource_managers.cpus.cpu_set import CpuSet, format_cpu_set, parse_cpu_set
 from bayplan.kubelet.resource_managers.errors import ResourceManagerError
 
 Reserved = Mapping[str, WireQuantity]

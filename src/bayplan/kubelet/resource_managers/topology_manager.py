@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.resource_managers.device_calls import Steps
+from bayplan.kubelet.resource_managers.devices.device_calls import Steps
 from bayplan.kubelet.resource_managers.errors import TopologyAffinityError
 from bayplan.kubelet.resource_managers.manager_metrics import CONTAINER_SCOPE, NUMA_NODE, POD_SCOPE, ManagerMetrics
 from bayplan.kubelet.resource_managers.requests import containers_of

@@ -37,7 +37,7 @@ from bayplan.kubelet.runtime.types import (
     SandboxConfig,
     SandboxStatus,
 )
-from bayplan.support.rpc_errors import INVALID_TEXT
+from bayplan.support.grpc.errors import INVALID_TEXT
 
 # Programs are started beside gRPC, and nothing forks to use it: its handlers for that would only say that they were skipped, at each start.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")

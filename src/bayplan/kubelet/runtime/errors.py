@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayplan.support.rpc_errors import rpc_text
+from bayplan.support.grpc.errors import rpc_text
 
 
 class RuntimeRequestError(Exception):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayplan.api.container_logs import NoLogError, logged_run
+from bayplan.api.pods.container_logs import NoLogError, logged_run
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.restarts import AnyContainer
 from bayplan.kubelet.server.errors import RequestError

@@ -9,7 +9,7 @@ from typing import Final
 
 from multidict import MultiMapping
 
-from bayplan.api.container_logs import LogOptions
+from bayplan.api.pods.container_logs import LogOptions
 from bayplan.kubelet.server.errors import RequestError
 from bayplan.support.timestamps import parse_rfc3339
 

@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import web
 
 from bayplan.api.codec import encode
-from bayplan.api.container_logs import LogOptions
+from bayplan.api.pods.container_logs import LogOptions
 from bayplan.api.types import core_v1
 from bayplan.kubelet.configuration import KubeletConfiguration
 from bayplan.kubelet.runtime.errors import NotFoundError, RuntimeRequestError
@@ -29,7 +29,7 @@ from bayplan.kubelet.server.options import log_options, ports, stream_options
 from bayplan.kubelet.server.streams import Streams
 from bayplan.support.clock import Clock
 from bayplan.support.configuration import to_tree
-from bayplan.support.port_holders import holder_of
+from bayplan.support.system.port_holders import holder_of
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import msgspec
 from bayplan.kubelet.core.stats import ContainerSample, NodeSample, PodSample, Sample, summary
 from bayplan.kubelet.node.machine import Machine
 from bayplan.kubelet.server.server import Page
-from bayplan.support.metrics import CONTENT_TYPE, Registry
+from bayplan.support.metrics.instruments import CONTENT_TYPE, Registry
 
 Collect = Callable[[], Awaitable[NodeSample]]
 _CADVISOR_LABELS = ("container", "id", "image", "name", "namespace", "pod")

@@ -12,7 +12,7 @@ from multidict import CIMultiDict
 
 from bayplan.kubelet.server.errors import RequestError
 from bayplan.support.clock import Clock
-from bayplan.support.tunnels import tunnel
+from bayplan.support.web.tunnels import tunnel
 
 _HOP_BY_HOP: Final = frozenset(
     ("connection", "keep-alive", "te", "trailer", "transfer-encoding", "authorization", "content-length", "host")

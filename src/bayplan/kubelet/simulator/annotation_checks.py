@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from bayplan.api.pod_annotations import is_read_elsewhere
+from bayplan.api.pods.annotations import is_read_elsewhere
 from bayplan.api.simulated_usage import ANNOTATIONS, readable
 from bayplan.kubelet.simulator.containers import (
     EXIT_CODE,

@@ -11,7 +11,7 @@ from math import inf
 from bayplan.api.defaults.pods import qos_class
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.conditions import OWN_CONDITIONS
-from bayplan.kubelet.core.container_states import mount_statuses
+from bayplan.kubelet.core.containers.states import mount_statuses
 from bayplan.kubelet.core.resize import lasting_containers
 from bayplan.kubelet.core.resize_requests import IN_PROGRESS, PENDING
 from bayplan.kubelet.simulator.containers import (
@@ -25,7 +25,7 @@ from bayplan.kubelet.simulator.containers import (
     says_anything,
     started_after,
 )
-from bayplan.kubelet.simulator.images import image_of, is_available
+from bayplan.kubelet.simulator.nodes.images import image_of, is_available
 from bayplan.kubelet.simulator.references import refers
 from bayplan.kubelet.simulator.runtime_memory import RUNTIME, container_id
 from bayplan.kubelet.simulator.settings import SimulatorSettings

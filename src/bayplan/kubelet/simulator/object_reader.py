@@ -12,8 +12,8 @@ from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
-from bayplan.kubelet.core.environment import needs
-from bayplan.kubelet.core.field_values import every_container
+from bayplan.kubelet.core.containers.environment import needs
+from bayplan.kubelet.core.containers.field_values import every_container
 from bayplan.kubelet.objects import ObjectError, ObjectNotFoundError
 from bayplan.kubelet.simulator.references import ROOT_CERTIFICATES, Found
 from bayplan.support.clock import Clock

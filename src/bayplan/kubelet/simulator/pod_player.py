@@ -12,13 +12,13 @@ from bayplan.api.types import core_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
 from bayplan.client.events import EventRecorder, reference
-from bayplan.kubelet.container_events import field_path
 from bayplan.kubelet.core.admission import Rejection, rejected_status
 from bayplan.kubelet.core.eviction import REASON as EVICTED
 from bayplan.kubelet.core.pod_status import TERMINAL, Failure
 from bayplan.kubelet.core.preemption import DISRUPTION_MESSAGE
 from bayplan.kubelet.core.preemption import MESSAGE as PREEMPTED
 from bayplan.kubelet.core.preemption import REASON as PREEMPTING
+from bayplan.kubelet.pods.container_events import field_path
 from bayplan.kubelet.simulator.admission import NodeAdmission
 from bayplan.kubelet.simulator.containers import is_plain, needs_config, start_seconds
 from bayplan.kubelet.simulator.events import ALL, WARNING, Told, about_deletion, chosen

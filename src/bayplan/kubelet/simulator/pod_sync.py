@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.actions import compute_pod_actions
 from bayplan.kubelet.core.conditions import all_containers_restarting
-from bayplan.kubelet.core.container_states import StartFailure, restart_count
+from bayplan.kubelet.core.containers.states import StartFailure, restart_count
 from bayplan.kubelet.core.plan import Health, Kill, KillReason, PodActions, ProbeVerdicts
 from bayplan.kubelet.core.pod_status import Failure, ProbeView
 from bayplan.kubelet.core.restarts import ALL_CONTAINERS_RESTARTING, AnyContainer, is_sidecar
-from bayplan.kubelet.deadlines import deadline_failure, seconds_left
+from bayplan.kubelet.pods.deadlines import deadline_failure, seconds_left
 from bayplan.kubelet.runtime.types import ContainerStatus
 from bayplan.kubelet.simulator.allocation import resources_of
 from bayplan.kubelet.simulator.containers import (

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.core.environment import Sources, VariableError, needs, variables
-from bayplan.kubelet.core.field_values import every_container
+from bayplan.kubelet.core.containers.environment import Sources, VariableError, needs, variables
+from bayplan.kubelet.core.containers.field_values import every_container
 from bayplan.kubelet.core.pod_status import Failure
 from bayplan.kubelet.core.restarts import AnyContainer
 

@@ -9,8 +9,8 @@ import hashlib
 from dataclasses import dataclass, field
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.core.container_states import restart_count
-from bayplan.kubelet.core.field_values import every_container
+from bayplan.kubelet.core.containers.field_values import every_container
+from bayplan.kubelet.core.containers.states import restart_count
 from bayplan.kubelet.core.phase import RESTARTING_ALL
 from bayplan.kubelet.core.plan import hash_of
 from bayplan.kubelet.core.pod_state import PodState
@@ -25,7 +25,7 @@ from bayplan.kubelet.runtime.types import (
     SandboxState,
     SandboxStatus,
 )
-from bayplan.kubelet.simulator.images import image_of, is_same_image
+from bayplan.kubelet.simulator.nodes.images import image_of, is_same_image
 from bayplan.support.timestamps import parse_rfc3339
 
 RUNTIME = "bayplan"

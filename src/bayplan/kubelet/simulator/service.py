@@ -16,11 +16,11 @@ from bayplan.client import Client
 from bayplan.client.events import EventRecorder
 from bayplan.informers import InformerFactory
 from bayplan.informers.cache import key_of
-from bayplan.kubelet.simulator.addresses import Addresses
 from bayplan.kubelet.simulator.admission import NodeAdmission
-from bayplan.kubelet.simulator.groups import is_new, seconds_to_ready
-from bayplan.kubelet.simulator.node_reports import NodeReports
-from bayplan.kubelet.simulator.nodes import (
+from bayplan.kubelet.simulator.nodes.addresses import Addresses
+from bayplan.kubelet.simulator.nodes.groups import is_new, seconds_to_ready
+from bayplan.kubelet.simulator.nodes.node_reports import NodeReports
+from bayplan.kubelet.simulator.nodes.objects import (
     LEASE_NAMESPACE,
     hosts_of,
     is_erased,
@@ -30,9 +30,9 @@ from bayplan.kubelet.simulator.nodes import (
     offer,
     pod_network,
 )
+from bayplan.kubelet.simulator.nodes.pressure import MemoryWatch
+from bayplan.kubelet.simulator.nodes.registration import AT_ONCE, Registration, batches
 from bayplan.kubelet.simulator.pod_player import PodPlayer
-from bayplan.kubelet.simulator.pressure import MemoryWatch
-from bayplan.kubelet.simulator.registration import AT_ONCE, Registration, batches
 from bayplan.kubelet.simulator.resizing import Resizing
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.support.clock import Clock
@@ -41,8 +41,8 @@ from bayplan.support.tasks import Supervisor
 from bayplan.workqueue.queue import QueueShutDown, WorkQueue
 
 if TYPE_CHECKING:
-    from bayplan.kubelet.simulator.stage_player import StagePlayer
-    from bayplan.kubelet.simulator.stages import Stage
+    from bayplan.kubelet.simulator.stages.stage_player import StagePlayer
+    from bayplan.kubelet.simulator.stages.stages import Stage
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class NodeSimulator:
 
     def _stage_player(self, stages: Sequence[Stage]) -> StagePlayer:
         """Who leads objects through stages."""
-        from bayplan.kubelet.simulator.stage_player import StagePlayer
+        from bayplan.kubelet.simulator.stages.stage_player import StagePlayer
 
         return StagePlayer(
             self.client,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from bayplan.kubelet.simulator.answers.objects import AnswerObject
-    from bayplan.kubelet.simulator.groups import NodeGroupSettings
-    from bayplan.kubelet.simulator.stages import Stage
+    from bayplan.kubelet.simulator.nodes.groups import NodeGroupSettings
+    from bayplan.kubelet.simulator.stages.stages import Stage
 
 USUAL_LEASE: Final = 40
 """Seconds that a kubelet's lease says it lasts, if nothing else is configured."""

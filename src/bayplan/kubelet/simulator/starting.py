@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.back_off import restart_seconds
-from bayplan.kubelet.core.container_states import StartFailure, restart_count
+from bayplan.kubelet.core.containers.states import StartFailure, restart_count
 from bayplan.kubelet.core.plan import has_changed
 from bayplan.kubelet.core.restarts import AnyContainer
 from bayplan.kubelet.runtime.types import ContainerState
 from bayplan.kubelet.simulator.containers import is_missing_command
 from bayplan.kubelet.simulator.events import NORMAL, WARNING, Told, about_pull
-from bayplan.kubelet.simulator.images import BACK_OFF, NEVER_PULL, PULL, pull_failure
+from bayplan.kubelet.simulator.nodes.images import BACK_OFF, NEVER_PULL, PULL, pull_failure
 from bayplan.kubelet.simulator.references import Surroundings, config_error
 from bayplan.kubelet.simulator.runtime_memory import SANDBOX_CONDITION, RuntimePod
 from bayplan.support.durations import go_duration

@@ -6,7 +6,7 @@ import msgspec
 
 from bayplan.api.types import core_v1
 from bayplan.kubelet.core.conditions import DISRUPTION_TARGET, OWN_CONDITIONS, with_transition_times
-from bayplan.kubelet.core.container_states import StatusFacts
+from bayplan.kubelet.core.containers.states import StatusFacts
 from bayplan.kubelet.core.merge import merged_status
 from bayplan.kubelet.core.pod_state import PodState
 from bayplan.kubelet.core.pod_status import (

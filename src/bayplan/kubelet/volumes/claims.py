@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from bayplan.api.node_selectors import selects
+from bayplan.api.selectors.nodes import selects
 from bayplan.api.types import core_v1
-from bayplan.kubelet.core.field_values import every_container
+from bayplan.kubelet.core.containers.field_values import every_container
 from bayplan.kubelet.objects import ClaimSource, ObjectError
 from bayplan.kubelet.volumes.errors import SetUpError
 from bayplan.kubelet.volumes.interface import VolumeSpec

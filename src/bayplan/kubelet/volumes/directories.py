@@ -8,13 +8,13 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from bayplan.api.pod_resources import pod_level, pod_total
+from bayplan.api.pods.resources import pod_level, pod_total
 from bayplan.api.quantity import Quantity, parse
 from bayplan.api.types import core_v1
-from bayplan.kubelet.core.field_values import every_container
+from bayplan.kubelet.core.containers.field_values import every_container
 from bayplan.kubelet.volumes.errors import SetUpError
 from bayplan.kubelet.volumes.interface import SetUp, TearDown, VolumeHost
-from bayplan.support.mounts import Mounter, clean_up_mount_point, mount_at, mounts_below
+from bayplan.support.system.mounts import Mounter, clean_up_mount_point, mount_at, mounts_below
 
 MEMORY = "Memory"
 HUGE_PAGES = "HugePages"

@@ -11,7 +11,7 @@ from bayplan.kubelet.volumes.errors import SetUpError
 from bayplan.kubelet.volumes.interface import DEVICES, TearDown, VolumeHost
 from bayplan.kubelet.volumes.kinds import VolumeKinds
 from bayplan.kubelet.volumes.subpath import DIRECTORY, clean_up_sub_paths
-from bayplan.support.mounts import MountError, mounts_below
+from bayplan.support.system.mounts import MountError, mounts_below
 
 
 def pods_on_disk(root: Path) -> list[str]:

@@ -6,7 +6,12 @@ import posixpath
 from collections.abc import Sequence
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.core.field_values import FieldValueError, container_named, metadata_field, resource_value
+from bayplan.kubelet.core.containers.field_values import (
+    FieldValueError,
+    container_named,
+    metadata_field,
+    resource_value,
+)
 from bayplan.kubelet.volumes.atomic_writer import FileProjection
 from bayplan.kubelet.volumes.errors import SetUpError
 from bayplan.kubelet.volumes.interface import Mounted, SetUp, VolumeHost, VolumeSpec

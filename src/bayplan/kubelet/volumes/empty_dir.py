@@ -18,7 +18,7 @@ from bayplan.kubelet.volumes.errors import SetUpError
 from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeKind, VolumeSpec, VolumeUsage
 from bayplan.kubelet.volumes.ownership import set_ownership
 from bayplan.kubelet.volumes.usage import disk_usage, file_system_usage, measured
-from bayplan.support.mounts import mount_at
+from bayplan.support.system.mounts import mount_at
 
 
 class EmptyDir(VolumeKind):

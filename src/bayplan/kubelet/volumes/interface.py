@@ -15,8 +15,8 @@ from bayplan.api.types import core_v1
 from bayplan.kubelet.objects import ObjectSource
 from bayplan.support.blocking import Blocking
 from bayplan.support.clock import Clock
-from bayplan.support.mounts import Mounter
 from bayplan.support.randomness import Randomness
+from bayplan.support.system.mounts import Mounter
 
 DEVICES: Final = "volumeDevices"
 """Where a pod's directory has its block volumes."""

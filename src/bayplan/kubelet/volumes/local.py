@@ -18,7 +18,7 @@ from bayplan.kubelet.volumes.errors import SetUpError
 from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeKind, VolumeSpec, VolumeUsage
 from bayplan.kubelet.volumes.ownership import set_ownership
 from bayplan.kubelet.volumes.usage import file_system_usage, measured
-from bayplan.support.mounts import MountError, mount_at
+from bayplan.support.system.mounts import MountError, mount_at
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from bayplan.kubelet.volumes.errors import AttachLimitError, SetUpError, VolumeE
 from bayplan.kubelet.volumes.interface import Mounted, VolumeHost, VolumeSpec, VolumeUsage
 from bayplan.kubelet.volumes.kinds import VolumeKinds
 from bayplan.kubelet.volumes.pod_volumes import PodVolume, PodVolumes, set_up_context
-from bayplan.support.mounts import MountError
+from bayplan.support.system.mounts import MountError
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bayplan.kubelet.volumes.directories import remove_mount
 from bayplan.kubelet.volumes.interface import Mounted, SetUp, TearDown, VolumeKind, VolumeSpec, VolumeUsage
 from bayplan.kubelet.volumes.usage import file_system_usage, measured
-from bayplan.support.mounts import mount_at
+from bayplan.support.system.mounts import mount_at
 
 
 class Nfs(VolumeKind):

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from bayplan.api.types import core_v1
-from bayplan.kubelet.core.field_values import every_container
+from bayplan.kubelet.core.containers.field_values import every_container
 from bayplan.kubelet.volumes.interface import Mounted, SetUp, VolumeHost, VolumeKind, VolumeSpec
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bayplan.kubelet.volumes.errors import SubPathError
 from bayplan.support.blocking import Blocking
-from bayplan.support.mounts import Mounter, MountError, clean_up_mount_point, mount_at
+from bayplan.support.system.mounts import Mounter, MountError, clean_up_mount_point, mount_at
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from bayplan.network.policy.addresses import Family, family_of
-from bayplan.support.programs import ProgramError, run
+from bayplan.support.system.programs import ProgramError, run
 
 _SYSCTLS = Path("/proc/sys/net/bridge")
 _NAMES = {Family.IPV4: "bridge-nf-call-iptables", Family.IPV6: "bridge-nf-call-ip6tables"}

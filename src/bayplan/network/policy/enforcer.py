@@ -18,7 +18,7 @@ from bayplan.network.policy.objects import pod_entry, policy_entry
 from bayplan.network.policy.state import PolicyState
 from bayplan.network.policy.table import partial, whole
 from bayplan.support.clock import Clock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bayplan.support.metrics import Registry, exponential_buckets
+from bayplan.support.metrics.instruments import Registry, exponential_buckets
 
 _BUCKETS = exponential_buckets(0.001, 2, 15)
 

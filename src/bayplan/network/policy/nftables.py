@@ -11,7 +11,7 @@ from typing import Any
 from bayplan.network.policy.addresses import Family
 from bayplan.network.policy.errors import PolicyError, TransactionError
 from bayplan.network.policy.table import NAME, Table, removal
-from bayplan.support.programs import ProgramError, run
+from bayplan.support.system.programs import ProgramError, run
 
 
 async def check_machine(families: Iterable[Family]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from bayplan.api.selectors import LabelSelector, SelectorError, compile_selector
+from bayplan.api.selectors.labels import LabelSelector, SelectorError, compile_selector
 from bayplan.api.types import core_v1, networking_v1
 from bayplan.network.policy.addresses import Family, Range, canonical_address, family_of, merged, network_range, without
 

@@ -13,7 +13,7 @@ import msgspec
 
 from bayplan.api import codec
 from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required, unsupported
-from bayplan.api.selectors import qualified_name_errors
+from bayplan.api.selectors.labels import qualified_name_errors
 from bayplan.api.types.core_v1 import NodeAffinity, TopologySpreadConstraint
 from bayplan.scheduler.errors import SettingsError
 from bayplan.scheduler.extenders import settings as extender_settings

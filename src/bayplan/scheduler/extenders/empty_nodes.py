@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from bayplan.scheduler.cross_node_scores import pre_score
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.framework.state import CycleState, PodShape
 from bayplan.scheduler.profile import Profile
+from bayplan.scheduler.scoring.cross_node_scores import pre_score
 from bayplan.scheduler.snapshot.labels import Ints
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bayplan.scheduler.extenders.protocol import Answer, Call, Extender, ExtenderError, TlsSettings
-from bayplan.support.private_files import temporary_private_file
-from bayplan.support.trust import trust
+from bayplan.support.system.private_files import temporary_private_file
+from bayplan.support.web.trust import trust
 
 if TYPE_CHECKING:
     import aiohttp

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bayplan.api.errors import FieldError, invalid
-from bayplan.api.selectors import qualified_name_errors
+from bayplan.api.selectors.labels import qualified_name_errors
 from bayplan.scheduler.errors import SettingsError
 from bayplan.scheduler.extenders.protocol import Extender, TlsSettings
 from bayplan.scheduler.snapshot.resources import is_extended_resource

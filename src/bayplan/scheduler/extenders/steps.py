@@ -27,7 +27,7 @@ from bayplan.scheduler.extenders.protocol import (
 from bayplan.scheduler.failed_cycle import FailedCycle
 from bayplan.scheduler.framework.post_filter import PostFilterOutcome
 from bayplan.scheduler.framework.verdicts import Codes, Status
-from bayplan.scheduler.shared_answers import NO_NODE
+from bayplan.scheduler.scoring.shared_answers import NO_NODE
 from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
 

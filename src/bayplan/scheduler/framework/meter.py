@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Final, Self
 
-from bayplan.support.metrics import Counter
+from bayplan.support.metrics.instruments import Counter
 
 SUCCESS: Final = "Success"
 

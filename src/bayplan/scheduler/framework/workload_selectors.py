@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from bayplan.api import selectors
-from bayplan.api.selectors import LabelSelector
+from bayplan.api.selectors import labels as selectors
+from bayplan.api.selectors.labels import LabelSelector
 from bayplan.scheduler.snapshot.counters import PodCounter
 from bayplan.scheduler.snapshot.labels import Ints, Rows
 from bayplan.scheduler.snapshot.shape import PodShape, compiled_or_nothing

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bayplan.scheduler.kernels import loops
-from bayplan.support.private_files import make_private_directory
+from bayplan.support.system.private_files import make_private_directory
 
 _OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 _FLOATS: Final = "float64[:, ::1]"

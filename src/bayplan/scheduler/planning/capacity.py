@@ -19,9 +19,9 @@ from msgspec.structs import replace
 
 from bayplan.scheduler.cycle import Cycle
 from bayplan.scheduler.decision import Decision
-from bayplan.scheduler.evaluation import Evaluation
 from bayplan.scheduler.framework.verdicts import Codes
 from bayplan.scheduler.library import Planner
+from bayplan.scheduler.scoring.evaluation import Evaluation
 from bayplan.scheduler.snapshot.labels import Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.library import Planner
-from bayplan.scheduler.shared_answers import NO_NODE
+from bayplan.scheduler.scoring.shared_answers import NO_NODE
 from bayplan.scheduler.snapshot.labels import Bools, Ints
 from bayplan.scheduler.snapshot.pods import PodInfo
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from bayplan.api.execution_rules import with_annotation_rules
-from bayplan.api.selectors import NOTHING, LabelSelector
+from bayplan.api.pods.execution_rules import with_annotation_rules
+from bayplan.api.selectors.labels import NOTHING, LabelSelector
 from bayplan.scheduler.framework.arguments import InterPodAffinityArgs
 from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bayplan.api.execution_rules import preferred_node_terms
+from bayplan.api.pods.execution_rules import preferred_node_terms
 from bayplan.scheduler.framework.arguments import NodeAffinityArgs
 from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import (

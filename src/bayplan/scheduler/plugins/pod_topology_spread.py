@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from bayplan.api import selectors
-from bayplan.api.selectors import LabelSelector
+from bayplan.api.selectors import labels as selectors
+from bayplan.api.selectors.labels import LabelSelector
 from bayplan.scheduler.framework.arguments import PodTopologySpreadArgs
 from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import (

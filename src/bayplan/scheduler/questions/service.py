@@ -14,7 +14,7 @@ from bayplan.scheduler.questions.asking import answer
 from bayplan.scheduler.questions.errors import NotReadyError
 from bayplan.scheduler.questions.manifests import Question, read_question
 from bayplan.support.clock import Clock
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 
 _SHARE: Final = 0.04
 """Of the scheduler's time for questions, while pods wait to be scheduled."""

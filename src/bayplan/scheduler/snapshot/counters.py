@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary, ref
 
 import numpy as np
 
-from bayplan.api.selectors import LabelSelector
+from bayplan.api.selectors.labels import LabelSelector
 from bayplan.scheduler.snapshot.labels import Counts, LabelColumn, grow
 
 Label = tuple[str, str]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bayplan.api.validation.devices.device_expressions import environment, expression_problem
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 if TYPE_CHECKING:
     from bayplan.api.types.resource_v1 import Device

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from bayplan.api.types.core_v1 import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, VolumeNodeAffinity
-from bayplan.support.memo import Memo
+from bayplan.support.memory.memo import Memo
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import PersistentVolume, Volume

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from bayplan.api import conversion_pod_groups as conversion
 from bayplan.api.codec import from_tree
+from bayplan.api.conversions import pod_groups as conversion
 from bayplan.api.types import scheduling_v1alpha2, scheduling_v1alpha3, scheduling_v1beta1
 from bayplan.scheduler.snapshot.group_trees import CompositeGroup, NewerPodGroup
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 from msgspec.structs import replace
 
-from bayplan.api import selectors
 from bayplan.api.errors import OMITTED, ErrorType, FieldError, invalid, unsupported
-from bayplan.api.node_selectors import NodeTerm, required_of
-from bayplan.api.selectors import Requirement
+from bayplan.api.selectors import labels as selectors
+from bayplan.api.selectors.labels import Requirement
+from bayplan.api.selectors.nodes import NodeTerm, required_of
 from bayplan.scheduler.snapshot.labels import Bools, EncodedColumn, Rows
 
 if TYPE_CHECKING:

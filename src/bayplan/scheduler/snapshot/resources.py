@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bayplan.api.quantity import Quantity, parse
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Container, ContainerStatus, PodSpec, PodStatus, ResourceRequirements

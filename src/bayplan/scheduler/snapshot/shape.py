@@ -12,13 +12,13 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from bayplan.api import selectors
-from bayplan.api.execution_rules import ANNOTATION, preferred_pod_terms, required_pod_terms, with_annotation_rules
-from bayplan.api.selectors import NOTHING, LabelSelector, SelectorError
+from bayplan.api.pods.execution_rules import ANNOTATION, preferred_pod_terms, required_pod_terms, with_annotation_rules
+from bayplan.api.selectors import labels as selectors
+from bayplan.api.selectors.labels import NOTHING, LabelSelector, SelectorError
 from bayplan.api.types.core_v1 import PodSchedulingGroup
 from bayplan.scheduler.snapshot.counters import LabelGroup, PodCounts, TermGroup, TermKey
 from bayplan.scheduler.snapshot.resources import PodAmounts, ResourceTable, Vector, amounts_of
-from bayplan.support.memo import Memo
+from bayplan.support.memory.memo import Memo
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Container, Pod, PodAffinityTerm, PodSpec, Volume

@@ -13,7 +13,7 @@ from bayplan.scheduler.snapshot.catalog import is_controlled_by
 from bayplan.scheduler.snapshot.node_selector import NodeAffinityMatcher
 from bayplan.scheduler.snapshot.resources import ZERO
 from bayplan.scheduler.snapshot.shape import compiled_or_nothing
-from bayplan.support.memo import Memo
+from bayplan.support.memory.memo import Memo
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import Node, NodeSelector, PersistentVolume, PersistentVolumeClaim, Volume

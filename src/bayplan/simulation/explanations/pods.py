@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from bayplan.api.execution_rules import KINDS
+from bayplan.api.pods.execution_rules import KINDS
 from bayplan.api.simulated_nodes import is_simulated
 from bayplan.api.types import core_v1
 from bayplan.controllers.base import controller_of

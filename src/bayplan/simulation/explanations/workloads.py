@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
-from bayplan.api.node_selectors import pod_may_run_on
-from bayplan.api.selectors import compile_selector
-from bayplan.api.tolerations import untolerated
+from bayplan.api.pods.tolerations import untolerated
+from bayplan.api.selectors.labels import compile_selector
+from bayplan.api.selectors.nodes import pod_may_run_on
 from bayplan.api.types import apps_v1, batch_v1, core_v1
 from bayplan.controllers.workloads.daemonset_rules import daemon_tolerations, fits
 from bayplan.simulation.explanations.base import Explanation, Facts, condition, key_of, said

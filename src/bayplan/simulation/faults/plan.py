@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bayplan.cluster.components import CONTROLLERS, NODES, SCHEDULER
-from bayplan.cluster.manifests import ManifestError, documents
+from bayplan.cluster.manifests.reading import ManifestError, documents
 from bayplan.support.randomness import Randomness, SeededRandomness
 
 COMPONENTS: Final = (CONTROLLERS, SCHEDULER, NODES)

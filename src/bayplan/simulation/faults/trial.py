@@ -12,9 +12,9 @@ from bayplan.api.types import apps_v1, batch_v1, core_v1
 from bayplan.client import Client
 from bayplan.client.client import MERGE_PATCH, WatchStream
 from bayplan.client.transport import Transport
-from bayplan.cluster.manifests import read_manifests
-from bayplan.cluster.unserved import UnservedKind
-from bayplan.kubelet.simulator.nodes import SILENT
+from bayplan.cluster.manifests.reading import read_manifests
+from bayplan.cluster.manifests.unserved import UnservedKind
+from bayplan.kubelet.simulator.nodes.objects import SILENT
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.faults.plan import Fault, Plan
 from bayplan.simulation.faults.transport import Faults, FaultyTransport

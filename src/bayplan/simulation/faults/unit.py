@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from bayplan.cluster.unserved import UnservedKind
+from bayplan.cluster.manifests.unserved import UnservedKind
 from bayplan.simulation.faults.plan import drawn_plan, read_plan
 from bayplan.simulation.faults.trial import Trial, run_trial
 from bayplan.simulation.sweeps.results import Result, digest_of_files

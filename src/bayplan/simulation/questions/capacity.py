@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from bayplan.api.pod_resources import pod_total
+from bayplan.api.pods.resources import pod_total
 from bayplan.scheduler.errors import SchedulerError
 from bayplan.scheduler.planning.capacity import Limit, MixPodCapacity, PodCapacity, Told, capacity_for, capacity_for_mix
 from bayplan.scheduler.planning.relocation import NodeUse, use_of_nodes

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from bayplan.api.selector_syntax import parse_labels
-from bayplan.api.selectors import SelectorError
+from bayplan.api.selectors.labels import SelectorError
+from bayplan.api.selectors.syntax import parse_labels
 from bayplan.scheduler.errors import SchedulerError
 from bayplan.scheduler.planning.relocation import NodeUse, emptied_by_room, moving, packing, use_of_nodes
 from bayplan.scheduler.snapshot.pods import pod_key

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from bayplan.api.selectors import LabelSelector, compile_selector
+from bayplan.api.selectors.labels import LabelSelector, compile_selector
 from bayplan.api.types import core_v1, policy_v1
 from bayplan.api.validation.profiles import MIRROR
 from bayplan.controllers.autoscaling.cluster_autoscaler_rules import SAFE_TO_EVICT, SAFE_VOLUMES, SCALE_DOWN_DISABLED

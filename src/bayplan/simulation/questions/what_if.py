@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from bayplan.api.feature_gates import ALL_GATES
 from bayplan.api.types import core_v1
+from bayplan.cluster.manifests.unserved import UnservedKind
 from bayplan.cluster.settings import CLUSTER_API, CLUSTER_CONTROLLERS, ClusterSettings
-from bayplan.cluster.unserved import UnservedKind
 from bayplan.descheduler.report import Attempt
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.actions import Action

@@ -12,7 +12,7 @@ import msgspec
 
 from bayplan.api.codec import DecodeError
 from bayplan.api.kinds import Kind
-from bayplan.cluster.unserved import UnservedKinds, is_custom, meant
+from bayplan.cluster.manifests.unserved import UnservedKinds, is_custom, meant
 from bayplan.simulation.questions.quota_limits import admit
 from bayplan.simulation.snapshots.older_versions import is_older_version
 from bayplan.simulation.snapshots.snapshot import (
@@ -155,7 +155,7 @@ def text_of(data: bytes, where: str) -> str:
 def _documents(text: str, where: str) -> Iterator[Any]:
     """The documents of a YAML or JSON text; JSON objects may follow one another, with logs between them."""
     if not text.lstrip().startswith("{"):
-        from bayplan.cluster.manifests import ManifestError, documents  # YAML is slow to import
+        from bayplan.cluster.manifests.reading import ManifestError, documents  # YAML is slow to import
 
         try:
             yield from documents(text, where)

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from bayplan.scheduler import registry
 from bayplan.scheduler.configuration.settings import SchedulerSettings, load
-from bayplan.scheduler.plugin_files import load_plugins
-from bayplan.scheduler.plugin_reload import with_plugins
+from bayplan.scheduler.development.plugin_files import load_plugins
+from bayplan.scheduler.development.plugin_reload import with_plugins
 from bayplan.simulation.rehearsal.errors import RehearsalError
 from bayplan.simulation.rehearsal.gates import LATEST, VERSIONS
 from bayplan.simulation.rehearsal.older_rules import settings_under, workload_under

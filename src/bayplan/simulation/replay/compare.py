@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from bayplan.api.selector_syntax import parse_labels
-from bayplan.api.selectors import SelectorError
+from bayplan.api.selectors.labels import SelectorError
+from bayplan.api.selectors.syntax import parse_labels
 from bayplan.api.types.core_v1 import Node, Pod
 from bayplan.scheduler.library import Config
 from bayplan.simulation.questions.quota_limits import with_defaults

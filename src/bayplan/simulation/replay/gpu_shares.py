@@ -20,7 +20,7 @@ from bayplan.scheduler.framework.verdicts import SKIP, Narrow, Reject, Skip, Sta
 from bayplan.scheduler.library import Planner
 from bayplan.scheduler.snapshot.pods import PodInfo
 from bayplan.scheduler.snapshot.shape import PodShape
-from bayplan.support.metrics import Counter
+from bayplan.support.metrics.instruments import Counter
 
 GPU: Final = "alibabacloud.com/gpu-milli"
 """Extended resource: thousandths of GPUs."""

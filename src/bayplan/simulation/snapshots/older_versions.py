@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from bayplan.api.conversion_autoscaling import CONDITIONS, CURRENT_METRICS, METRICS
+from bayplan.api.conversions.autoscaling import CONDITIONS, CURRENT_METRICS, METRICS
 from bayplan.api.kinds import BUILT_IN, Kind
 from bayplan.api.optional_kinds import EVERY_KIND, NEWER
 

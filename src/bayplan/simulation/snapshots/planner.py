@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from bayplan.api.codec import DecodeError
 from bayplan.api.quantity import canonical, parse
 from bayplan.api.types import apps_v1, core_v1, meta_v1
-from bayplan.cluster.unserved import UnservedKinds
+from bayplan.cluster.manifests.unserved import UnservedKinds
 from bayplan.controllers.workloads.daemonset_rules import daemon_tolerations, fits
 from bayplan.scheduler.errors import SchedulerError
 from bayplan.scheduler.library import Planner

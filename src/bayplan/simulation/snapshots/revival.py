@@ -25,7 +25,7 @@ from bayplan.api.types import apps_v1, core_v1, meta_v1
 from bayplan.controllers.base import controller_of, owner_reference
 from bayplan.controllers.pods import POD_LABEL
 from bayplan.controllers.workloads.revisions import HASH_LABEL, data_of, template_in
-from bayplan.kubelet.simulator.nodes import SILENT, make_lease
+from bayplan.kubelet.simulator.nodes.objects import SILENT, make_lease
 from bayplan.simulation.snapshots.load import give_load
 from bayplan.simulation.snapshots.snapshot import KINDS, ClusterSnapshot, Objects, defaulted
 from bayplan.support.timestamps import rfc3339

@@ -18,11 +18,11 @@ from typing import Any, Final
 import msgspec
 
 from bayplan.api.codec import DecodeError, decode, encode
-from bayplan.api.conversion import convert
+from bayplan.api.conversions.kinds import convert
 from bayplan.api.kinds import Kind, KindTable
 from bayplan.api.optional_kinds import EVERY_KIND
 from bayplan.api.strategies import strategy_for
-from bayplan.cluster.unserved import UnservedKinds
+from bayplan.cluster.manifests.unserved import UnservedKinds
 from bayplan.simulation.snapshots.older_versions import current_form
 
 FORMAT: Final = "bayplan.dev/cluster-copy"

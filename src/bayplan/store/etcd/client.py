@@ -35,8 +35,8 @@ from bayplan.store.etcd.messages import (
 from bayplan.store.etcd.settings import EtcdSettings
 from bayplan.store.etcd.watches import BeforeEvents, EtcdWatch, OnEvents, OnLost, OnProgress, WatchStream
 from bayplan.support.clock import Clock
+from bayplan.support.grpc.errors import RpcError
 from bayplan.support.grpc_client.channel import GrpcChannel
-from bayplan.support.rpc_errors import RpcError
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from bayplan.store.etcd.errors import EtcdUnavailable, error_of, is_stale_token
 from bayplan.store.etcd.messages import AUTHENTICATE, MESSAGES
 from bayplan.store.etcd.settings import EtcdSettings
 from bayplan.support.clock import Clock
-from bayplan.support.rpc_errors import RpcError, UnsentError
-from bayplan.support.rpc_types import Channel, Metadata
-from bayplan.support.tls_files import TlsFiles
+from bayplan.support.grpc.errors import RpcError, UnsentError
+from bayplan.support.grpc.types import Channel, Metadata
+from bayplan.support.web.tls_files import TlsFiles
 
 _FIRST_WAIT: Final = 0.05
 _LONGEST_WAIT: Final = 1.0

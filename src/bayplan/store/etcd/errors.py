@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayplan.support.rpc_errors import RpcError
+from bayplan.support.grpc.errors import RpcError
 
 
 class EtcdError(Exception):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from bayplan.support.message_tables import message_classes
+from bayplan.support.grpc.message_tables import message_classes
 
 _TABLE: Final = {
     "ResponseHeader": "cluster_id: uint64, member_id: uint64, revision: int64, raft_term: uint64",

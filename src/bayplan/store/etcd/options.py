@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bayplan.support.tls_files import TlsFiles
+from bayplan.support.web.tls_files import TlsFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

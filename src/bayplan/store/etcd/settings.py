@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from bayplan.support.tls_files import TlsFiles
+from bayplan.support.web.tls_files import TlsFiles
 
 _PORT = 2379
 

@@ -17,8 +17,8 @@ from bayplan.store.etcd.connection import Connection
 from bayplan.store.etcd.errors import EtcdAccessDenied, EtcdCompacted, EtcdError, error_of, is_stale_token
 from bayplan.store.etcd.messages import FILTER_DELETE, FILTER_PUT, MESSAGES, WATCH
 from bayplan.support.clock import Clock
-from bayplan.support.rpc_errors import RpcError
-from bayplan.support.rpc_types import Stream
+from bayplan.support.grpc.errors import RpcError
+from bayplan.support.grpc.types import Stream
 
 log = logging.getLogger(__name__)
 

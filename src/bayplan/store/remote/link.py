@@ -11,7 +11,7 @@ from bayplan.store.errors import StoreClosed, StoreUnavailable
 from bayplan.store.remote.messages import HELLO, WELCOME
 from bayplan.support.clock import Clock
 from bayplan.support.pipe import NotificationHandler, Pipe, PipeError, open_pipe
-from bayplan.support.unix_sockets import connect
+from bayplan.support.system.unix_sockets import connect
 
 PATIENCE: Final = 10.0
 """Seconds that what waits for the owner of the store waits until it fails."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bayplan.support.shared_numbers import SharedNumbers
+from bayplan.support.metrics.shared_numbers import SharedNumbers
 
 
 class RevisionFile:

@@ -29,7 +29,7 @@ from bayplan.store.remote.messages import (
 )
 from bayplan.store.remote.revision_file import RevisionFile
 from bayplan.support.pipe import Pipe
-from bayplan.support.unix_sockets import listen
+from bayplan.support.system.unix_sockets import listen
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from bayplan.store.sqlite.open import damage_error, examined, translated, verifi
 from bayplan.store.sqlite.repair import REVISION_JUMP
 from bayplan.store.sqlite.report import StoreReport
 from bayplan.store.sqlite.schema import form_version, migrate, summarize, write_summary
-from bayplan.support.private_files import create_private, make_private_directory, sync_directory
+from bayplan.support.system.private_files import create_private, make_private_directory, sync_directory
 
 _PAGES_PER_STEP = 2000
 _REVISIONS_PER_STEP = 5000

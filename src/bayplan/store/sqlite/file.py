@@ -37,7 +37,7 @@ from bayplan.store.sqlite.schema import (
     read_summary,
     write_summary,
 )
-from bayplan.support.private_files import create_private, make_file_private
+from bayplan.support.system.private_files import create_private, make_file_private
 
 log = logging.getLogger(__name__)
 

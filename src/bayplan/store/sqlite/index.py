@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from bayplan.store.sorted_keys import SortedKeys
 from bayplan.store.sqlite.load import Current
 from bayplan.store.sqlite.write import SqliteWrite
-from bayplan.support.memo import Memo
+from bayplan.support.memory.memo import Memo
 
 
 class CommittedIndex:

@@ -22,7 +22,7 @@ from bayplan.store.sqlite.load import REPAIR_NOTE, load
 from bayplan.store.sqlite.open import examined
 from bayplan.store.sqlite.report import StoreReport
 from bayplan.store.sqlite.schema import LOG_COLUMNS, create_tables, summarize, write_summary
-from bayplan.support.private_files import create_private, sync_directory, write_private
+from bayplan.support.system.private_files import create_private, sync_directory, write_private
 
 REVISION_JUMP = 1_000_000_000
 """What a repaired or restored store adds to its revision, as etcd's guide proposes: more than the writes that are lost."""

@@ -26,7 +26,7 @@ from bayplan.store.sqlite.reads import StoreReader
 from bayplan.store.sqlite.write import SqliteWrite
 from bayplan.store.watching import Subscription, WatchHub
 from bayplan.support.clock import Clock
-from bayplan.support.private_files import make_private_directory
+from bayplan.support.system.private_files import make_private_directory
 from bayplan.support.worker import WorkerThread
 
 

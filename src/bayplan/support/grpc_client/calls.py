@@ -8,10 +8,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
+from bayplan.support.grpc.errors import RpcError, UnsentError
 from bayplan.support.grpc_client import frames
 from bayplan.support.grpc_client.frames import ProtocolError
 from bayplan.support.grpc_client.headers import Headers
-from bayplan.support.rpc_errors import RpcError, UnsentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,12 +10,12 @@ import ssl
 from typing import Any, Final
 
 from bayplan.support.clock import Clock
+from bayplan.support.grpc.errors import RpcError, UnsentError
+from bayplan.support.grpc.types import Metadata
 from bayplan.support.grpc_client.calls import StreamingCall, UnaryCall
 from bayplan.support.grpc_client.connection import Http2Connection
 from bayplan.support.grpc_client.headers import request_block
-from bayplan.support.rpc_errors import RpcError, UnsentError
-from bayplan.support.rpc_types import Metadata
-from bayplan.support.tls_files import TlsFiles
+from bayplan.support.web.tls_files import TlsFiles
 
 _CONNECT_SECONDS: Final = 2.0
 _PAUSE: Final = 0.1

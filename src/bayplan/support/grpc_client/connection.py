@@ -7,11 +7,11 @@ from collections import deque
 from typing import Any, Final, cast
 
 from bayplan.support.clock import Clock, Timer
+from bayplan.support.grpc.errors import RpcError, UnsentError
 from bayplan.support.grpc_client import frames
 from bayplan.support.grpc_client.calls import RECEIVE_WINDOW, Call, StreamingCall, reset_error
 from bayplan.support.grpc_client.frames import FrameReader, ProtocolError, frame
 from bayplan.support.grpc_client.headers import HeaderReader
-from bayplan.support.rpc_errors import RpcError, UnsentError
 
 _QUIET_SECONDS: Final = 30.0
 """After which a peer that owes an answer is asked whether it lives."""

@@ -7,8 +7,8 @@ from typing import Final
 
 from hpack import Decoder, Encoder, HPACKError
 
+from bayplan.support.grpc.types import Metadata
 from bayplan.support.grpc_client.frames import ProtocolError
-from bayplan.support.rpc_types import Metadata
 
 Headers = dict[str, str]
 _MOST_KEPT: Final = 256

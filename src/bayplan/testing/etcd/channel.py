@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 
 from bayplan.store.etcd.connection import Dial
 from bayplan.store.etcd.messages import WATCH
-from bayplan.support.rpc_errors import RpcError
-from bayplan.support.rpc_types import Metadata, Stream
+from bayplan.support.grpc.errors import RpcError
+from bayplan.support.grpc.types import Metadata, Stream
 from bayplan.testing.etcd.cluster import SimulatedEtcd
 from bayplan.testing.etcd.watching import SimulatedStream
 
@@ -24,7 +24,7 @@ def copied(message: Any) -> Any:
 
 
 class SimulatedChannel:
-    """See `bayplan.support.rpc_types.Channel`."""
+    """See `bayplan.support.grpc.types.Channel`."""
 
     def __init__(self, cluster: SimulatedEtcd, client: str, endpoint: str) -> None:
         self._cluster = cluster

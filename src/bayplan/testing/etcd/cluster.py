@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from bayplan.store.etcd.messages import CLUSTER, KV, LEASE, MAINTENANCE, MESSAGES
-from bayplan.support.rpc_errors import RpcError, UnsentError
+from bayplan.support.grpc.errors import RpcError, UnsentError
 from bayplan.testing.etcd.state import EtcdState
 
 _PROPOSAL_SECONDS: Final = 5.0

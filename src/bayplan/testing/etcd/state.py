@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from bayplan.store.etcd.messages import EVENT_DELETE, MESSAGES, TARGET_VERSION
-from bayplan.support.rpc_errors import RpcError
+from bayplan.support.grpc.errors import RpcError
 
 _EQUAL, _GREATER, _LESS, _NOT_EQUAL = range(4)
 _COMPARISONS: Final[dict[int, Callable[[int, int], bool]]] = {

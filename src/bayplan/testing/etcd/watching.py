@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bayplan.store.etcd.messages import EVENT_DELETE, FILTER_DELETE, FILTER_PUT, MESSAGES
-from bayplan.support.rpc_errors import RpcError, UnsentError
+from bayplan.support.grpc.errors import RpcError, UnsentError
 from bayplan.testing.etcd.cluster import Member, SimulatedEtcd
 
 _KEEPALIVE_SECONDS: Final = 40.0
@@ -51,7 +51,7 @@ class _Watcher:
 
 
 class SimulatedStream:
-    """A stream of watches between one client and one member. See `bayplan.support.rpc_types.Stream`."""
+    """A stream of watches between one client and one member. See `bayplan.support.grpc.types.Stream`."""
 
     def __init__(self, cluster: SimulatedEtcd, client: str, member: Member) -> None:
         self._cluster, self._client, self._member = cluster, client, member

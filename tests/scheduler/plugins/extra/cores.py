@@ -11,10 +11,10 @@ from bayplan.scheduler.configuration.settings import load
 from bayplan.scheduler.core import SchedulerCore
 from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.library import typed
-from bayplan.support.metrics import Counter
+from bayplan.support.metrics.instruments import Counter
 from bayplan.support.timestamps import parse_rfc3339
 from tests.scheduler.objects import Tree
-from tests.scheduler.test_queue import Clock
+from tests.scheduler.queueing.test_queue import Clock
 
 MONDAY = "2026-01-05T00:00:00Z"
 

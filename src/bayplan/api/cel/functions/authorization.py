@@ -12,7 +12,7 @@ from typing import Any
 
 from bayplan.api.cel.functions.registry import STRING, Table
 from bayplan.api.cel.values import EvaluationError, Opaque, no_such_overload
-from bayplan.api.validation.formats import dns_label, dns_subdomain
+from bayplan.api.validation.values.formats import dns_label, dns_subdomain
 
 TABLE = Table()
 

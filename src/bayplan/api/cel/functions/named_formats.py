@@ -10,7 +10,7 @@ from bayplan.api.cel.functions.go_urls import URLError, parse_request_uri
 from bayplan.api.cel.functions.registry import STRING, Table
 from bayplan.api.cel.values import NO_VALUE, Opaque, Optional, no_such_overload
 from bayplan.api.custom_resources.formats import has_format
-from bayplan.api.validation.formats import dns_1035_label, dns_label, dns_subdomain, label_key, label_value
+from bayplan.api.validation.values.formats import dns_1035_label, dns_label, dns_subdomain, label_key, label_value
 
 TABLE = Table()
 _UUID, _DATE_TIME = 70, 71

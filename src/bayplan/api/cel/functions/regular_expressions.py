@@ -8,7 +8,7 @@ from typing import Any
 
 from bayplan.api.cel.functions.registry import INT, STRING, Table
 from bayplan.api.cel.values import EvaluationError
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 TABLE = Table()
 _IN_GO = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bayplan.api.errors import FieldError, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import admissionregistration_v1 as types
-from bayplan.api.validation import formats
 from bayplan.api.validation.admission_rules import (
     check_match_resources,
     check_mutated_operations,
@@ -14,6 +13,7 @@ from bayplan.api.validation.admission_rules import (
 )
 from bayplan.api.validation.fields import check_format
 from bayplan.api.validation.meta import UpdateChecks
+from bayplan.api.validation.values import formats
 
 
 class MutatingAdmissionPolicyBindingStrategy(Strategy):

@@ -8,7 +8,6 @@ from bayplan.api.errors import FieldError, duplicate, invalid, required, unsuppo
 from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import admissionregistration_v1 as types
-from bayplan.api.validation import formats
 from bayplan.api.validation.admission_rules import (
     FAILURE_POLICIES,
     check_expression,
@@ -21,6 +20,7 @@ from bayplan.api.validation.admission_rules import (
 )
 from bayplan.api.validation.fields import Errors, check_conditions
 from bayplan.api.validation.meta import UpdateChecks
+from bayplan.api.validation.values import formats
 
 if TYPE_CHECKING:
     from bayplan.api.cel.compilation import Compiler

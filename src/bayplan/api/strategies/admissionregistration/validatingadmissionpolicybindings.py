@@ -5,10 +5,10 @@ from __future__ import annotations
 from bayplan.api.errors import FieldError, duplicate, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import admissionregistration_v1 as types
-from bayplan.api.validation import formats
 from bayplan.api.validation.admission_rules import check_match_resources, check_param_ref, default_match_resources
 from bayplan.api.validation.fields import Errors, check_format, repeats
 from bayplan.api.validation.meta import UpdateChecks
+from bayplan.api.validation.values import formats
 
 _ACTIONS = ("Audit", "Deny", "Warn")
 _DENY_AND_WARN = (

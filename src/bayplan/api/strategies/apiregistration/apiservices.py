@@ -6,10 +6,10 @@ from bayplan.api.errors import FieldError, invalid, quoted, required, unsupporte
 from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apiregistration_v1
-from bayplan.api.validation import formats
-from bayplan.api.validation.encoded import decoded_size
 from bayplan.api.validation.fields import check_format
 from bayplan.api.validation.meta import UpdateChecks
+from bayplan.api.validation.values import formats
+from bayplan.api.validation.values.encoded import decoded_size
 
 
 def available(now: str) -> apiregistration_v1.APIServiceCondition:

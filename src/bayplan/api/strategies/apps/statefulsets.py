@@ -9,7 +9,6 @@ from bayplan.api.defaults.volumes import default_claim_spec
 from bayplan.api.errors import FieldError, forbidden, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apps_v1, core_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.devices.claims import check_claim_spec, claim_spec_warnings
 from bayplan.api.validation.fields import (
     check_format,
@@ -18,6 +17,7 @@ from bayplan.api.validation.fields import (
 from bayplan.api.validation.go_structs import go_struct
 from bayplan.api.validation.pods.pod_spec import check_template_metadata
 from bayplan.api.validation.pods.pod_warnings import template_warnings
+from bayplan.api.validation.values import formats
 from bayplan.api.validation.workloads import (
     check_collision_count,
     check_counts,

@@ -7,12 +7,12 @@ from bayplan.api.errors import FieldError, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.strategies.batch.jobs import default_failure_policy, job_spec_warnings
 from bayplan.api.types import batch_v1
-from bayplan.api.validation import formats
-from bayplan.api.validation.cron import check_schedule, check_time_zone
 from bayplan.api.validation.fields import check_not_negative
 from bayplan.api.validation.jobs import check_job_spec
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.pods.pod_warnings import owner_name_warnings
+from bayplan.api.validation.values import formats
+from bayplan.api.validation.values.cron import check_schedule, check_time_zone
 
 _NAME_LIMIT = 52
 """Jobs get an eleven-character suffix, and their names must be labels of 63."""

@@ -6,10 +6,9 @@ import msgspec
 
 from bayplan.api.defaults.pod_spec import default_pod_template
 from bayplan.api.errors import FieldError, invalid, required
-from bayplan.api.selectors import LabelSelector
+from bayplan.api.selectors.labels import LabelSelector
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import batch_v1, core_v1, meta_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import (
     check_label_selector,
     check_unchanged,
@@ -20,6 +19,7 @@ from bayplan.api.validation.job_status import check_job_status
 from bayplan.api.validation.jobs import check_job_spec
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.pods.pod_warnings import owner_name_warnings, template_warnings
+from bayplan.api.validation.values import formats
 from bayplan.api.validation.workloads import MISMATCH, compile_or_none
 
 _UID = "batch.kubernetes.io/controller-uid"

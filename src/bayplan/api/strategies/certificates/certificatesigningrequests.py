@@ -9,11 +9,11 @@ from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, requir
 from bayplan.api.managedfields.fieldset import FieldSet, of_paths, recursive_difference
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import certificates_v1
-from bayplan.api.validation.der import certificate_request_problem, certificates_problem, pem_blocks
 from bayplan.api.validation.differences import difference
 from bayplan.api.validation.fields import CONDITION_STATUSES, Errors, repeats
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.signers import check_signer_name
+from bayplan.api.validation.values.der import certificate_request_problem, certificates_problem, pem_blocks
 
 _USAGES = (
     "any",

@@ -8,9 +8,9 @@ from typing import Final
 from bayplan.api.errors import FieldError, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import coordination_v1beta1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_unchanged
 from bayplan.api.validation.meta import UpdateChecks
+from bayplan.api.validation.values import formats
 
 LeaseCandidate = coordination_v1beta1.LeaseCandidate
 OLDEST: Final = "OldestEmulationVersion"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from bayplan.api.errors import FieldError, forbidden, invalid, too_long
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
-from bayplan.api.validation import formats
-from bayplan.api.validation.encoded import decoded_size
 from bayplan.api.validation.meta import UpdateChecks
+from bayplan.api.validation.values import formats
+from bayplan.api.validation.values.encoded import decoded_size
 
 _LIMIT = 1024 * 1024
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from bayplan.api.errors import FieldError, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_ip, check_port_number
 from bayplan.api.validation.ip_warnings import ip_warnings
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.services import check_ordinary_ip
+from bayplan.api.validation.values import formats
 
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 

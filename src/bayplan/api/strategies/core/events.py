@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bayplan.api.conversion import event_to_core
+from bayplan.api.conversions.kinds import event_to_core
 from bayplan.api.errors import FieldError, invalid, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1, events_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_unchanged
+from bayplan.api.validation.values import formats
 
 Event = core_v1.Event | events_v1.Event
 

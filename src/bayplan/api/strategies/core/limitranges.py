@@ -7,10 +7,10 @@ from bayplan.api.defaults.quantities import canonical_list
 from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.resources import allows_overcommit, container_resource_messages, resource_name_messages
+from bayplan.api.validation.values import formats
 
 _TYPES = ("Container", "Pod", "PersistentVolumeClaim")
 _PARTS = (

@@ -8,8 +8,8 @@ from bayplan.api.errors import FieldError, invalid
 from bayplan.api.managedfields.fieldset import FieldSet, recursive_difference
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.meta import UpdateChecks
+from bayplan.api.validation.values import formats
 
 _NAME_LABEL = "kubernetes.io/metadata.name"
 

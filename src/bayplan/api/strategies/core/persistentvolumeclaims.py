@@ -10,12 +10,12 @@ from bayplan.api.defaults.volumes import default_claim_spec
 from bayplan.api.errors import FieldError, forbidden, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.devices.claims import check_claim_spec, claim_spec_warnings
 from bayplan.api.validation.differences import difference
 from bayplan.api.validation.fields import check_unchanged
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.resources import is_native
+from bayplan.api.validation.values import formats
 
 _BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 _IMMUTABLE = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"

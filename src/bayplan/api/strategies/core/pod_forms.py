@@ -12,7 +12,7 @@ from typing import Final
 from bayplan.api.codec import encode
 from bayplan.api.trusted import is_trusted
 from bayplan.api.types import core_v1
-from bayplan.support.memo import Memo
+from bayplan.support.memory.memo import Memo
 
 _MOST_BYTES: Final = 4 << 20
 _LONGEST_FORM: Final = 8192

@@ -9,8 +9,8 @@ import msgspec
 from bayplan.api.defaults.pod_spec import default_pod_spec
 from bayplan.api.defaults.pods import app_armor_from_annotations, default_pod, merge_match_label_keys, qos_class
 from bayplan.api.errors import FieldError, forbidden
-from bayplan.api.execution_rules import kept_rules
 from bayplan.api.managedfields.fieldset import FieldSet, of_paths
+from bayplan.api.pods.execution_rules import kept_rules
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.strategies.core.pod_forms import ValidForms
 from bayplan.api.types import core_v1

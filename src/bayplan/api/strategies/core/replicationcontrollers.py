@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bayplan.api import selectors
 from bayplan.api.defaults.pod_spec import default_pod_template
 from bayplan.api.errors import FieldError, required
+from bayplan.api.selectors import labels as selectors
 from bayplan.api.strategies.apps.replicasets import REPLICA_COUNTS
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1

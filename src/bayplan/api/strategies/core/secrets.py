@@ -6,12 +6,12 @@ import base64
 import json
 
 from bayplan.api.errors import FieldError, forbidden, invalid, required, too_long
-from bayplan.api.json_syntax import syntax_problem
+from bayplan.api.json.syntax import syntax_problem
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
-from bayplan.api.validation import formats
-from bayplan.api.validation.encoded import canonical_base64, decoded_size
 from bayplan.api.validation.meta import UpdateChecks
+from bayplan.api.validation.values import formats
+from bayplan.api.validation.values.encoded import canonical_base64, decoded_size
 
 _LIMIT = 1024 * 1024
 _NEEDED_KEYS = {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bayplan.api.errors import FieldError, duplicate, invalid, required, too_many, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import discovery_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import (
     Errors,
     check_format,
@@ -18,6 +17,7 @@ from bayplan.api.validation.fields import (
 from bayplan.api.validation.ip_warnings import ip_warnings
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.services import check_ordinary_ip
+from bayplan.api.validation.values import formats
 
 _TYPES = ("FQDN", "IPv4", "IPv6")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")

@@ -6,7 +6,6 @@ from bayplan.api.errors import FieldError, forbidden, invalid, required, unsuppo
 from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import flowcontrol_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import (
     Errors,
     check_format,
@@ -14,6 +13,7 @@ from bayplan.api.validation.fields import (
 from bayplan.api.validation.flow_control import check_condition_types, fixed_flow_schemas
 from bayplan.api.validation.go_structs import go_struct
 from bayplan.api.validation.meta import UpdateChecks
+from bayplan.api.validation.values import formats
 
 _DEFAULT_PRECEDENCE = 1000
 _HIGHEST_PRECEDENCE = 10000

@@ -10,10 +10,10 @@ from bayplan.api.errors import FieldError, forbidden, invalid, required, unsuppo
 from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import flowcontrol_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors
 from bayplan.api.validation.flow_control import check_condition_types, fixed_priority_levels
 from bayplan.api.validation.meta import UpdateChecks
+from bayplan.api.validation.values import formats
 
 _SHARES = 30
 _QUEUES = 64

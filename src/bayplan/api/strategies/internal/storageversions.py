@@ -9,8 +9,8 @@ from bayplan.api.errors import FieldError, duplicate, invalid, required
 from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apiserverinternal_v1alpha1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_key_format
+from bayplan.api.validation.values import formats
 
 StorageVersion = apiserverinternal_v1alpha1.StorageVersion
 _LABEL: Final = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from bayplan.api.errors import FieldError, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import networking_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_ip, check_port_number, null_if_empty, parse_ip
 from bayplan.api.validation.ip_warnings import ingress_ip_warnings
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.services import check_ingress_hostname
+from bayplan.api.validation.values import formats
 
 _CLASS = "kubernetes.io/ingress.class"
 _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")

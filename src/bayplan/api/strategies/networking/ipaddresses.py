@@ -5,9 +5,9 @@ from __future__ import annotations
 from bayplan.api.errors import FieldError, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import networking_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import check_format, check_unchanged
 from bayplan.api.validation.meta import UpdateChecks
+from bayplan.api.validation.values import formats
 
 
 class IPAddressStrategy(Strategy):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from bayplan.api.errors import FieldError, forbidden, invalid, required, unsupported
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import networking_v1
-from bayplan.api.validation import formats
-from bayplan.api.validation.cidrs import Cidr, strict_cidr
 from bayplan.api.validation.fields import (
     Errors,
     check_cidr,
@@ -16,6 +14,8 @@ from bayplan.api.validation.fields import (
     parse_cidr,
 )
 from bayplan.api.validation.ip_warnings import MOST_WARNINGS, cidr_list_warnings, cidr_warnings
+from bayplan.api.validation.values import formats
+from bayplan.api.validation.values.cidrs import Cidr, strict_cidr
 
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bayplan.api.errors import FieldError, duplicate, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import node_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import (
     check_format,
     check_labels,
@@ -17,6 +16,7 @@ from bayplan.api.validation.label_warnings import deprecated_label_warning
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.pods.pod_spec import check_overhead
 from bayplan.api.validation.pods.scheduling import check_tolerations
+from bayplan.api.validation.values import formats
 
 
 class RuntimeClassStrategy(Strategy):

@@ -6,11 +6,11 @@ from bayplan.api.errors import FieldError, too_many
 from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import resource_v1alpha3
-from bayplan.api.validation import formats
 from bayplan.api.validation.devices.device_slices import check_taint
 from bayplan.api.validation.devices.devices import check_driver_name, check_pool_name
 from bayplan.api.validation.fields import Errors, check_conditions, check_format
 from bayplan.api.validation.meta import UpdateChecks
+from bayplan.api.validation.values import formats
 from bayplan.support.timestamps import rfc3339
 
 DeviceTaintRule = resource_v1alpha3.DeviceTaintRule

@@ -6,9 +6,9 @@ from bayplan.api.errors import FieldError, duplicate, invalid, required, too_lon
 from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import resource_v1alpha3
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_conditions, check_format, check_unchanged, repeats
 from bayplan.api.validation.meta import UpdateChecks
+from bayplan.api.validation.values import formats
 
 ResourcePoolStatusRequest = resource_v1alpha3.ResourcePoolStatusRequest
 _LIMIT, _MOST_POOLS, _MOST_CONDITIONS, _LONGEST_ERROR, _LONGEST_POOL_NAME = 100, 1000, 10, 256, 253

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from bayplan.api import conversion_pod_groups as conversion
+from bayplan.api.conversions import pod_groups as conversion
 from bayplan.api.errors import FieldError, invalid
 from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 from bayplan.api.errors import FieldError, duplicate, invalid, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import storage_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_not_negative, check_unchanged, repeats
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.storage import check_csi_driver_name
+from bayplan.api.validation.values import formats
 
 
 class CSINodeStrategy(Strategy):

@@ -7,10 +7,10 @@ from bayplan.api.defaults.quantities import canonical
 from bayplan.api.errors import FieldError, invalid
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import storage_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import check_format, check_label_selector, check_unchanged
 from bayplan.api.validation.label_warnings import selector_warnings
 from bayplan.api.validation.meta import UpdateChecks
+from bayplan.api.validation.values import formats
 
 
 class CSIStorageCapacityStrategy(Strategy):

@@ -8,11 +8,11 @@ from bayplan.api.errors import FieldError, forbidden, invalid, required, too_lon
 from bayplan.api.managedfields.fieldset import of_paths
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import storage_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import check_format, check_unchanged
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.persistent_volumes import check_volume_spec
 from bayplan.api.validation.storage import check_csi_driver_name
+from bayplan.api.validation.values import formats
 
 _MAX_METADATA = 256 * 1024
 _MAX_MESSAGE = 1024

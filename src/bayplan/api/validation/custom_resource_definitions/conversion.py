@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bayplan.api.errors import forbidden, invalid, required
 from bayplan.api.types import apiextensions_v1 as types
-from bayplan.api.validation import formats
 from bayplan.api.validation.client_configs import certificate_problem, check_service, check_url
 from bayplan.api.validation.fields import Errors, check_one_of, repeats
+from bayplan.api.validation.values import formats
 
 _PATH = "spec.conversion"
 _CLIENT = f"{_PATH}.webhookClientConfig"

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from bayplan.api.errors import invalid, required
 from bayplan.api.types import apiextensions_v1 as types
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, null_if_empty
+from bayplan.api.validation.values import formats
 
 APPROVED = "api-approved.kubernetes.io"
 """Annotation of definitions in groups of Kubernetes: a URL of the approval, or a text that begins with `unapproved`."""

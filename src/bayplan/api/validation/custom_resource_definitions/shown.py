@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from bayplan.api.go_json import escaped
+from bayplan.api.json.writing import escaped
 from bayplan.api.schema import Schema
 from bayplan.api.types import apiextensions_v1 as types
 from bayplan.api.validation.custom_resource_definitions.form import Form, Part

@@ -13,7 +13,6 @@ import msgspec
 
 from bayplan.api.errors import duplicate, forbidden, invalid, required, too_long, too_many, unsupported
 from bayplan.api.types import resource_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.devices.device_slices import check_binding_conditions
 from bayplan.api.validation.devices.devices import (
     check_driver_name,
@@ -33,6 +32,7 @@ from bayplan.api.validation.fields import (
 )
 from bayplan.api.validation.go_structs import go_struct
 from bayplan.api.validation.pods.scheduling import check_node_selector
+from bayplan.api.validation.values import formats
 
 _MAX_CONSUMERS = 256
 _MAX_CONFIGURATIONS = 64

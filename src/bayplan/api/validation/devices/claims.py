@@ -5,8 +5,8 @@ from __future__ import annotations
 from bayplan.api import quantity
 from bayplan.api.errors import forbidden, invalid, required, unsupported
 from bayplan.api.types import core_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_label_selector
+from bayplan.api.validation.values import formats
 
 _PATH_OBJECT: dict[str, str] = {}
 """What Kubernetes names as the value where sources contradict each other: the path itself, which prints as an empty object."""

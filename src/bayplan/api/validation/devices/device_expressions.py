@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from bayplan.support.memo import memoized
+from bayplan.support.memory.memo import memoized
 
 if TYPE_CHECKING:
     from bayplan.api.cel.checker import Environment

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from bayplan.api.errors import duplicate, forbidden, invalid, required, too_long, too_many, unsupported
 from bayplan.api.quantity import parse
 from bayplan.api.types import core_v1, resource_v1, resource_v1alpha3
-from bayplan.api.validation import formats
 from bayplan.api.validation.devices.capacity_policies import check_request_policy
 from bayplan.api.validation.devices.devices import check_qualified_attribute
 from bayplan.api.validation.fields import (
@@ -23,6 +22,7 @@ from bayplan.api.validation.fields import (
 )
 from bayplan.api.validation.go_structs import go_struct
 from bayplan.api.validation.pods.scheduling import check_node_selector
+from bayplan.api.validation.values import formats
 
 _MAX_DEVICES = 128
 _MAX_ADVANCED_DEVICES = 64

@@ -9,9 +9,9 @@ import msgspec
 
 from bayplan.api.errors import duplicate, invalid, required, too_long, too_many, unsupported
 from bayplan.api.types import resource_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.devices.device_expressions import LONGEST, expression_problem
 from bayplan.api.validation.fields import Errors, check_format, check_key_format
+from bayplan.api.validation.values import formats
 
 _MODES = ("All", "ExactCount")
 _MAX_ENTRIES = 32

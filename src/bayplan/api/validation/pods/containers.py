@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from bayplan.api.errors import duplicate, forbidden, invalid, not_found, required, too_many, unsupported
 from bayplan.api.types import core_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format
 from bayplan.api.validation.pods.env import check_env, check_env_from
 from bayplan.api.validation.pods.handlers import check_lifecycle, check_liveness_probe, check_readiness_probe
 from bayplan.api.validation.pods.mounts import check_volume_devices, check_volume_mounts
 from bayplan.api.validation.pods.security import check_security_context
 from bayplan.api.validation.resources import check_container_resources
+from bayplan.api.validation.values import formats
 
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 PROTOCOLS = ("SCTP", "TCP", "UDP")

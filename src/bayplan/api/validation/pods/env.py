@@ -5,9 +5,9 @@ from __future__ import annotations
 from bayplan.api import quantity
 from bayplan.api.errors import invalid, required, unsupported_text
 from bayplan.api.types import core_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format
-from bayplan.api.validation.paths import check_relative_path
+from bayplan.api.validation.values import formats
+from bayplan.api.validation.values.paths import check_relative_path
 
 ENV_FIELDS = frozenset(
     (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bayplan.api.errors import forbidden, invalid, required, unsupported
 from bayplan.api.types import core_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_not_negative, check_port_number, check_port_number_or_name
+from bayplan.api.validation.values import formats
 
 
 def check_liveness_probe(errors: Errors, path: str, probe: core_v1.Probe) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from bayplan.api.errors import forbidden, invalid, not_found, required, unsupported
 from bayplan.api.types import core_v1
 from bayplan.api.validation.fields import Errors
-from bayplan.api.validation.paths import check_relative_path
+from bayplan.api.validation.values.paths import check_relative_path
 
 _Container = core_v1.Container | core_v1.EphemeralContainer
 

@@ -8,7 +8,6 @@ from typing import Final
 from bayplan.api.errors import duplicate, forbidden, invalid, required, too_long, unsupported
 from bayplan.api.trusted import is_trusted
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import (
     Errors,
     check_format,
@@ -35,6 +34,7 @@ from bayplan.api.validation.pods.sound_templates import SoundTemplates
 from bayplan.api.validation.pods.volumes import check_volumes
 from bayplan.api.validation.profiles import check_pod_annotations, check_profiles_match
 from bayplan.api.validation.resources import check_container_resources, check_pod_resources
+from bayplan.api.validation.values import formats
 
 _NO_VOLUMES: Final = MappingProxyType[str, core_v1.Volume]({})
 _NO_CLAIMS: Final[frozenset[str]] = frozenset()

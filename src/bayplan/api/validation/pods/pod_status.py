@@ -5,9 +5,9 @@ from __future__ import annotations
 from bayplan.api.declared_features import RESTART_ALL, features_of
 from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, unsupported
 from bayplan.api.types import core_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format, check_ip, check_key_format, parse_ip, repeats
 from bayplan.api.validation.pods.security import check_id
+from bayplan.api.validation.values import formats
 
 _NOT_NEGATIVE = "must be a non-negative integer"
 

@@ -6,13 +6,13 @@ import msgspec
 
 from bayplan.api.defaults.pods import qos_class
 from bayplan.api.errors import FieldError, forbidden, invalid, required
-from bayplan.api.execution_rules import PREFERRED, REQUIRED
+from bayplan.api.pods.execution_rules import PREFERRED, REQUIRED
 from bayplan.api.types import core_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.differences import difference
 from bayplan.api.validation.fields import Errors, null_if_empty
 from bayplan.api.validation.pods.containers import check_image_whitespace
 from bayplan.api.validation.pods.scheduling import check_tolerations
+from bayplan.api.validation.values import formats
 
 _replace = msgspec.structs.replace
 _UPDATABLE = (

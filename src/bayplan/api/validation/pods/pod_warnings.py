@@ -7,10 +7,9 @@ from typing import Final
 
 from bayplan.api import quantity
 from bayplan.api.defaults.pods import app_armor_profile
-from bayplan.api.execution_rules import annotation_errors
+from bayplan.api.pods.execution_rules import annotation_errors
 from bayplan.api.trusted import is_trusted
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.devices.claims import claim_spec_warnings
 from bayplan.api.validation.ip_warnings import ip_warnings
 from bayplan.api.validation.label_warnings import deprecated_label_warning, term_warnings
@@ -18,6 +17,7 @@ from bayplan.api.validation.pods.alpha_keys import ALPHA_ANNOTATIONS, key_warnin
 from bayplan.api.validation.pods.sound_templates import SoundTemplates
 from bayplan.api.validation.pods.volume_warnings import overlap_warnings
 from bayplan.api.validation.profiles import APPARMOR, SECCOMP_CONTAINER, SECCOMP_POD, containers_with_path
+from bayplan.api.validation.values import formats
 
 _DEPRECATED_ANNOTATIONS = {
     "scheduler.alpha.kubernetes.io/critical-pod": 'non-functional in v1.16+; use the "priorityClassName" field instead',

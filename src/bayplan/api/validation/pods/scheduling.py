@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from bayplan.api.errors import ErrorType, FieldError, duplicate, forbidden, invalid, required, unsupported
-from bayplan.api.execution_rules import MOST_COMBINATIONS, PREFERRED, REQUIRED, combinations
+from bayplan.api.pods.execution_rules import MOST_COMBINATIONS, PREFERRED, REQUIRED, combinations
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import (
     Errors,
     check_format,
@@ -13,6 +12,7 @@ from bayplan.api.validation.fields import (
     check_label_selector,
 )
 from bayplan.api.validation.go_structs import go_struct
+from bayplan.api.validation.values import formats
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 from bayplan.api.errors import duplicate, forbidden, invalid, required, too_long, unsupported
 from bayplan.api.types import core_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import (
     Errors,
     check_format,
 )
 from bayplan.api.validation.go_structs import go_struct
-from bayplan.api.validation.paths import check_relative_path
+from bayplan.api.validation.values import formats
+from bayplan.api.validation.values.paths import check_relative_path
 
 _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
 _MAX_ID = 2**31 - 1

@@ -10,7 +10,7 @@ from typing import Final
 
 from bayplan.api.codec import encode
 from bayplan.api.types import core_v1
-from bayplan.support.memo import Memo
+from bayplan.support.memory.memo import Memo
 
 _MOST_BYTES: Final = 1 << 20
 _LONGEST: Final = 8192

@@ -8,9 +8,9 @@ from typing import Any
 
 from bayplan.api.errors import invalid, required, unsupported, unsupported_text
 from bayplan.api.types import core_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.fields import Errors, check_format
-from bayplan.api.validation.paths import check_no_backsteps
+from bayplan.api.validation.values import formats
+from bayplan.api.validation.values.paths import check_no_backsteps
 
 _HOST_PATH_TYPES = ("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
 

@@ -10,11 +10,9 @@ from bayplan.api import quantity
 from bayplan.api.errors import duplicate, forbidden, invalid, required, unsupported, unsupported_text
 from bayplan.api.trusted import is_trusted
 from bayplan.api.types import core_v1, meta_v1
-from bayplan.api.validation import formats
 from bayplan.api.validation.devices.claims import check_claim_spec
 from bayplan.api.validation.fields import Errors, check_format
 from bayplan.api.validation.meta import check_template_object_meta
-from bayplan.api.validation.paths import check_local_file_path
 from bayplan.api.validation.pods.env import VOLUME_FIELDS, check_field_selector, check_resource_selector
 from bayplan.api.validation.pods.volume_sources import (
     LONG_PORTAL,
@@ -24,6 +22,8 @@ from bayplan.api.validation.pods.volume_sources import (
     SHARED_SOURCES,
 )
 from bayplan.api.validation.storage import check_csi_driver_name
+from bayplan.api.validation.values import formats
+from bayplan.api.validation.values.paths import check_local_file_path
 
 _MODE_TEXT = "must be a number between 0 and 0777 (octal), both inclusive"
 

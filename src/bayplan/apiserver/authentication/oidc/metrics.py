@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Final
 
-from bayplan.support.metrics import Registry
+from bayplan.support.metrics.instruments import Registry
 
 _PREFIX: Final = "apiserver_authentication_jwt_authenticator_"
 _BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from bayplan.api.cel.evaluation import CompilationError
 from bayplan.api.cel.types import BOOL
 from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, required, too_many
-from bayplan.api.validation import formats
+from bayplan.api.validation.values import formats
 from bayplan.apiserver.authentication.configuration import (
     AuthenticationConfiguration,
     ClaimMappings,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from bayplan.support.metrics import Counter, Registry
+from bayplan.support.metrics.instruments import Counter, Registry
 
 DEFAULT_STREAMS: Final = 100
 """As in kube-apiserver, which does not take Go's 250."""

@@ -9,7 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from bayplan.kubelet.simulator.errors import KwokFileError
-from bayplan.kubelet.simulator.expressions import Scope, program
+from bayplan.kubelet.simulator.stages.expressions import Scope, program
 
 _NAME: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")

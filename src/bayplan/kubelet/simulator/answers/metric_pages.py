@@ -13,9 +13,9 @@ from bayplan.api.types import core_v1
 from bayplan.kubelet.simulator.answers.metric_objects import MetricConfig, MetricPage
 from bayplan.kubelet.simulator.answers.usage import Usage
 from bayplan.kubelet.simulator.errors import KwokFileError
-from bayplan.kubelet.simulator.expressions import Scope, at_moment, value_of
-from bayplan.kubelet.simulator.object_trees import node_tree, pod_tree, prepared_container
-from bayplan.support.metrics import Registry
+from bayplan.kubelet.simulator.stages.expressions import Scope, at_moment, value_of
+from bayplan.kubelet.simulator.stages.object_trees import node_tree, pod_tree, prepared_container
+from bayplan.support.metrics.instruments import Registry
 
 logger = logging.getLogger(__name__)
 

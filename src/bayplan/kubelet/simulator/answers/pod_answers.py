@@ -7,9 +7,9 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 
-from bayplan.api.container_logs import LogOptions
+from bayplan.api.pods.container_logs import LogOptions
 from bayplan.api.types import core_v1
-from bayplan.kubelet.log_files import LogReader
+from bayplan.kubelet.logs.files import LogReader
 from bayplan.kubelet.simulator.answers.connections import connect_to
 from bayplan.kubelet.simulator.answers.local_commands import run_command
 from bayplan.kubelet.simulator.answers.metric_pages import NodeState, Totals, page_of

@@ -14,7 +14,7 @@ from bayplan.api.types import core_v1
 from bayplan.kubelet.simulator.answers.rules import Rules, Target
 from bayplan.kubelet.simulator.answers.usage_values import amount_of
 from bayplan.kubelet.simulator.errors import KwokFileError
-from bayplan.kubelet.simulator.object_trees import node_tree, pod_tree, prepared_container
+from bayplan.kubelet.simulator.stages.object_trees import node_tree, pod_tree, prepared_container
 
 logger = logging.getLogger(__name__)
 

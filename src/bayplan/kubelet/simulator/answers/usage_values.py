@@ -10,7 +10,7 @@ import msgspec
 
 from bayplan.api.quantity import parse
 from bayplan.kubelet.simulator.errors import KwokFileError
-from bayplan.kubelet.simulator.expressions import Scope, at_moment, program, value_of
+from bayplan.kubelet.simulator.stages.expressions import Scope, at_moment, program, value_of
 
 
 class UsageValue(msgspec.Struct, rename="camel", forbid_unknown_fields=True, frozen=True, kw_only=True):

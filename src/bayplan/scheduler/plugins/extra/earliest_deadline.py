@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from bayplan.api.pod_annotations import DEADLINE, DEADLINE_AFTER, EXPECTED_RUN_TIME
+from bayplan.api.pods.annotations import DEADLINE, DEADLINE_AFTER, EXPECTED_RUN_TIME
 from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import PreEnqueuePlugin, QueueSortPlugin
 from bayplan.scheduler.framework.extra_arguments import EarliestDeadlineArgs

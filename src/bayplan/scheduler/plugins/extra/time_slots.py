@@ -8,7 +8,7 @@ A pod outside its slot does not enter the queue; it is looked at again when the 
 
 from __future__ import annotations
 
-from bayplan.api.pod_annotations import EXPECTED_RUN_TIME
+from bayplan.api.pods.annotations import EXPECTED_RUN_TIME
 from bayplan.scheduler.framework.events import Action, EventHint
 from bayplan.scheduler.framework.extension_points import PreEnqueuePlugin
 from bayplan.scheduler.framework.extra_arguments import TimeSlot, TimeSlotsArgs

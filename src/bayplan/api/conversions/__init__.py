@@ -1,0 +1,1 @@
+"""The same object in another version of its group."""

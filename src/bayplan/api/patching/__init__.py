@@ -1,0 +1,1 @@
+"""The patches of Kubernetes, on plain JSON trees."""

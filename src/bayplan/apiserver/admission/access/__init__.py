@@ -1,0 +1,1 @@
+"""Plugins about who may do what beyond authorization: nodes, certificates, owners, roles."""

@@ -1,0 +1,1 @@
+"""What users add to admission: webhooks, and policies in the Common Expression Language."""

@@ -1,0 +1,1 @@
+"""Manifests: read, applied as `kubectl apply` does, and what of them nothing here serves."""

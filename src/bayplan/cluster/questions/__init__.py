@@ -1,0 +1,1 @@
+"""Questions to the scheduler of a running cluster about pods that are not there."""

@@ -1,0 +1,1 @@
+"""What a container sees, and what the runtime is told of it."""

@@ -1,0 +1,1 @@
+"""Logs of containers on the node's disk: read, rotated, removed."""

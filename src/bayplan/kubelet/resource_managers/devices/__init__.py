@@ -1,0 +1,1 @@
+"""Devices that plugins offer: the plugins, the inventory, and to whom devices are given."""

@@ -1,0 +1,1 @@
+"""Stages of kwok: what happens to simulated objects, as users describe it."""

@@ -1,0 +1,1 @@
+"""What the tables should hold, as functions of services and endpoints. Pure."""

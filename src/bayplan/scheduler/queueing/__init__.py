@@ -1,0 +1,1 @@
+"""The scheduling queue: which pod is next, which wait, for which event, and what happened meanwhile."""

@@ -1,0 +1,1 @@
+"""The machine below: its mounts, processes, ports, programs and files, and what this process may do with them (Linux)."""

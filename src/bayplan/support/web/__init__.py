@@ -1,0 +1,1 @@
+"""HTTP beneath every server and client: pages, whom TLS trusts, connections whose protocol changes."""
