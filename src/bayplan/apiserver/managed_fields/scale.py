@@ -25,7 +25,8 @@ from bayplan.api.managedfields.managers import (
 from bayplan.api.types import autoscaling_v1
 from bayplan.api.types.meta_v1 import ManagedFieldsEntry
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.managed_fields.managers import Applier, given_managers, manager_name
+from bayplan.apiserver.managed_fields.applying import Applier
+from bayplan.apiserver.managed_fields.managers import given_managers, manager_name
 from bayplan.support.timestamps import rfc3339
 
 SCALE = Kind("autoscaling", "v1", "Scale", "scales", namespaced=True, module="autoscaling_v1")

@@ -15,7 +15,7 @@ from bayplan.api.json.nesting import DepthError, check_depth
 from bayplan.api.json.syntax import large_number
 from bayplan.api.kinds import Kind
 from bayplan.apiserver.context import Call
-from bayplan.apiserver.managed_fields.managers import Applier
+from bayplan.apiserver.managed_fields.applying import Applier
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import revision_problem
 from bayplan.apiserver.verbs.create import create_object
