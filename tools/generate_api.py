@@ -309,20 +309,25 @@ def definitions_of(release: str) -> dict[str, Any]:
     return found
 
 
-def texts(schema: dict[str, Any]) -> dict[str, Any]:
-    """The descriptions of a definition and of its fields."""
-    fields = {name: found for name, one in sorted(schema.get("properties", {}).items()) if (found := texts(one))}
-    return {
-        **({"description": schema["description"]} if schema.get("description") else {}),
-        **({"properties": fields} if fields else {}),
-    }
-
-
 def texts_file() -> str:
-    """What `texts.json.gz` has, unpacked. The versions of a kind, whose texts are nearly the same, stand together: that is 11 KB less when it is packed."""
+    """What `texts.json.gz` has, unpacked: `texts` in the order in which definitions, by name, and their fields, by name, need them, each once for fields of one
+    name; `definitions` with a row for each of them, its own text first: 0 for none, 1 for the first text of fields of this name, and so on. It is a fifth smaller
+    than the texts in the form of definitions, packed."""
     definitions = published()
-    names = sorted(definitions, key=lambda name: name.rpartition(".")[::-1])
-    return json.dumps({name: texts(definitions[name]) for name in names}, separators=(",", ":"))
+    texts: list[str] = []
+    known: dict[str, dict[str, int]] = {}
+    rows: list[list[int]] = []
+    for name in sorted(definitions):
+        fields = definitions[name].get("properties", {})
+        row: list[int] = []
+        for field, one in (("", definitions[name]), *sorted(fields.items())):
+            text, places = one.get("description", ""), known.setdefault(field, {"": 0})
+            if text not in places:
+                places[text] = len(places)
+                texts.append(text)
+            row.append(places[text])
+        rows.append(row)
+    return json.dumps({"texts": texts, "definitions": rows}, separators=(",", ":"))
 
 
 def outputs() -> dict[pathlib.Path, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gzip
 import importlib.resources
+from collections import defaultdict
 from typing import Any, Final
 
 import msgspec
@@ -16,17 +17,27 @@ _NO_FACTS: Final = openapi_facts.Definition()
 _NO_FIELD: Final = openapi_facts.Field()
 
 
-class _Text(msgspec.Struct):
-    """The descriptions of a definition or field."""
+class _Published(msgspec.Struct):
+    """What the file has; `tools/generate_api.py` says how."""
 
-    description: str = ""
-    properties: dict[str, _Text] = {}
+    texts: list[str]
+    definitions: list[list[int]]
 
 
-def published_texts() -> dict[str, _Text]:
-    """Texts by definition."""
+def published_texts() -> dict[str, dict[str, str]]:
+    """By definition, the texts of its fields by their names, and its own one under an empty name; empty where there is none."""
     data = importlib.resources.files("bayplan.api.types").joinpath("texts.json.gz").read_bytes()
-    return msgspec.json.decode(gzip.decompress(data), type=dict[str, _Text])
+    published = msgspec.json.decode(gzip.decompress(data), type=_Published)
+    following, known = iter(published.texts), defaultdict[str, list[str]](lambda: [""])
+    found: dict[str, dict[str, str]] = {}
+    for (name, schema), row in zip(sorted(definitions().items()), published.definitions, strict=True):
+        found[name] = {}
+        for field, place in zip(("", *sorted(schema.get("properties", ()))), row, strict=True):
+            texts = known[field]
+            if place == len(texts):
+                texts.append(next(following))
+            found[name][field] = texts[place]
+    return found
 
 
 @functools.lru_cache(maxsize=1)
@@ -34,20 +45,17 @@ def documented_definitions() -> dict[str, Schema]:
     """All definitions, with their texts, defaults and values where there are some."""
     texts, facts = published_texts(), openapi_facts.facts().definitions
     return {
-        name: _documented(schema, texts.get(name, _Text()), facts.get(name, _NO_FACTS))
-        for name, schema in definitions().items()
+        name: _documented(schema, texts[name], facts.get(name, _NO_FACTS)) for name, schema in definitions().items()
     }
 
 
-def _documented(schema: Schema, text: _Text, facts: openapi_facts.Definition) -> Schema:
+def _documented(schema: Schema, texts: dict[str, str], facts: openapi_facts.Definition) -> Schema:
     found = dict(schema)
-    if description := text.description or facts.description:
+    if description := texts[""] or facts.description:
         found["description"] = description
     if "properties" in schema:
         found["properties"] = {
-            name: _field(
-                _any_text(name, one), text.properties.get(name, _Text()), facts.properties.get(name, _NO_FIELD)
-            )
+            name: _field(_any_text(name, one), texts[name], facts.properties.get(name, _NO_FIELD))
             for name, one in schema["properties"].items()
         }
     return found
@@ -60,9 +68,9 @@ def _any_text(name: str, schema: Schema) -> Schema:
     return {key: value for key, value in schema.items() if key != "enum"}
 
 
-def _field(schema: Schema, text: _Text, facts: openapi_facts.Field) -> Schema:
+def _field(schema: Schema, text: str, facts: openapi_facts.Field) -> Schema:
     found: dict[str, Any] = {**schema, **openapi_facts.added(facts)}
-    if description := text.description + facts.values:
+    if description := text + facts.values:
         found["description"] = description
     if facts.inner is not None:
         key = "items" if "items" in schema else "additionalProperties"
