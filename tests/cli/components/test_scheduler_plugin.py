@@ -59,7 +59,7 @@ def test_a_plugin_is_checked() -> None:
 
 
 def test_a_plugin_of_a_file_is_checked_without_being_installed() -> None:
-    path = str(Path(__file__).parents[2] / "examples/scheduler/quiet_nodes.py")
+    path = str(Path(__file__).parents[3] / "examples/scheduler/quiet_nodes.py")
     result = run("check", "QuietNodes", "--plugin", path, "--runs", "1")
     assert (result.exit_code, result.output) == (0, "QuietNodes: nothing is wrong on 1 random clusters\n")
     result = run("check", "Quiet", "--plugin", path)
