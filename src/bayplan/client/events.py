@@ -62,6 +62,8 @@ class EventRecorder:
         self._correlator = EventCorrelator()
         self._queue: asyncio.Queue[tuple[Key, core_v1.Event]] = asyncio.Queue(_QUEUE_LIMIT)
         self._written = WrittenEvents()
+        self._being_written: dict[Key, asyncio.Future[None]] = {}
+        """Equal events are written one after the other: each has to know whether the one before is there, to be counted."""
         self.dropped = 0
         """Events that were not written because the server could not keep up or refused them."""
 
@@ -89,6 +91,8 @@ class EventRecorder:
             type=event_type,
             reporting_component=self._component,
         )
+        if key[-1] is COMBINED:  # client-go makes these anew, without the newer fields
+            event.reporting_component = ""
         if action:
             event.action = action
             event.event_time = rfc3339_micro(now)
@@ -114,12 +118,17 @@ class EventRecorder:
     async def _write_all(self) -> None:
         while True:
             key, event = await self._queue.get()
+            while (other := self._being_written.get(key)) is not None:
+                await other
+            done = self._being_written[key] = asyncio.get_running_loop().create_future()
             try:
                 await self._write(key, event)
             except (ApiError, TransportError) as error:
                 self.dropped += 1
                 logger.debug("event %s about %s: %s", event.reason, event.involved_object.name, error)
             finally:
+                del self._being_written[key]
+                done.set_result(None)
                 self._queue.task_done()
 
     async def _write(self, key: Key, event: core_v1.Event) -> None:
