@@ -31,6 +31,7 @@ def parsed(*words: str) -> tuple[dict[str, Any], str, str]:
     @click.command(cls=KubeCommand, table=TABLE)
     @click.option("--anonymous-auth", type=bool)
     @click.option("--cluster-cidr")
+    @click.option("--controllers", default="*")
     @click.option("--v", type=int, default=0)
     def command(**options: Any) -> None:
         found.update(options)
@@ -46,7 +47,21 @@ def test_words_are_read_as_go_programs_read_them() -> None:
         ("--anonymous-auth=true", "--cluster_cidr=10.0.0.0/16", "-v", "4"),
         ("-v4", "--anonymous_auth", "--cluster-cidr=10.0.0.0/16"),
     ):
-        assert parsed(*words)[0] == {"anonymous_auth": True, "cluster_cidr": "10.0.0.0/16", "v": 4}, words
+        assert parsed(*words)[0] == {
+            "anonymous_auth": True,
+            "cluster_cidr": "10.0.0.0/16",
+            "controllers": "*",
+            "v": 4,
+        }, words
+
+
+def test_lists_that_are_given_several_times_add_up() -> None:
+    options, _, error = parsed(
+        "--controllers=*", "--cluster-cidr=a", "--controllers", "-job,-cronjob", "--cluster-cidr=b"
+    )
+    assert (options["controllers"], options["cluster_cidr"], error) == ("*,-job,-cronjob", "b", "")
+    assert "Nonsense" in parsed("--feature-gates=Nonsense=true", "--feature-gates=AllAlpha=false")[2]
+    assert "requires an argument" in parsed("--controllers")[2]
 
 
 def test_a_flag_without_effect_takes_its_value_along_and_says_why() -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final, NoReturn
 import click
 
 from bayplan.cli.flags.feature_gates import gates_of, gates_without_effect
-from bayplan.cli.flags.kube_flag_tables import FlagTable
+from bayplan.cli.flags.kube_flag_tables import LISTS, FlagTable
 
 _GATES: Final = "feature-gates"
 _TAKEN: Final = "bayplan.flags.taken"
@@ -43,7 +43,9 @@ class KubeCommand(click.Command):
 
     def _own_arguments(self, ctx: click.Context, words: list[str]) -> list[str]:
         """The arguments that are options of this command, written so that they are read as Go programs read them. Raises UsageError."""
-        options, own, ignored, taken = self._options(), [], {}, {}
+        options, own, ignored = self._options(), [], {}
+        taken: dict[str, str] = {}
+        lists: dict[str, str] = {}
         others = {*self.flags(), *self.table.former}
         rest = iter(words)
         for word in rest:
@@ -55,6 +57,8 @@ class KubeCommand(click.Command):
             name = name if name in options else name.replace("_", "-")
             if not word.startswith("--") or name == "help":
                 own.append(word)
+            elif name in LISTS and name in options and (equals or (value := next(rest, ""))):
+                lists[name] = f"{lists[name]},{value}" if name in lists else value
             elif name in options:  # a truth value is never the next word
                 bare = not equals and _is_switch(options[name])
                 own.append(f"--{name}=true" if bare else f"--{name}{equals}{value}")
@@ -63,6 +67,8 @@ class KubeCommand(click.Command):
             elif name in others:
                 if not equals:
                     value = "true" if name in self.table.switches else next(rest, "")
+                if name in LISTS and name in taken:
+                    value = f"{taken[name]},{value}"
                 taken[name] = value
                 if why := self._why_without_effect(ctx, name, value):
                     ignored[name] = why
@@ -71,7 +77,7 @@ class KubeCommand(click.Command):
         ctx.meta[_TAKEN] = taken
         for name, why in ignored.items():
             click.echo(f"bayplan: note: --{name} has no effect: {why}", err=True)
-        return own
+        return [*(f"--{name}={value}" for name, value in lists.items()), *own]
 
     def _why_without_effect(self, ctx: click.Context, name: str, value: str) -> str:
         """Of a flag that is no option; "" if it says what Bayplan does. Raises UsageError if it is refused."""

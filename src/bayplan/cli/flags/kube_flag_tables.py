@@ -12,6 +12,42 @@ Reasons = Mapping[str, str]
 """Reason -> names of flags, with spaces between."""
 
 
+LISTS: Final = frozenset(
+    [
+        "allowed-unsafe-sysctls",
+        "api-audiences",
+        "authorization-mode",
+        "cluster-dns",
+        "controllers",
+        "cpu-manager-policy-options",
+        "disable-admission-plugins",
+        "enable-admission-plugins",
+        "enforce-node-allocatable",
+        "etcd-servers",
+        "etcd-servers-overrides",
+        "eviction-hard",
+        "eviction-minimum-reclaim",
+        "eviction-soft",
+        "eviction-soft-grace-period",
+        "feature-gates",
+        "kube-reserved",
+        "kubelet-preferred-address-types",
+        "node-labels",
+        "nodeport-addresses",
+        "oidc-signing-algs",
+        "requestheader-allowed-names",
+        "requestheader-extra-headers-prefix",
+        "requestheader-group-headers",
+        "requestheader-uid-headers",
+        "requestheader-username-headers",
+        "runtime-config",
+        "system-reserved",
+        "topology-manager-policy-options",
+    ]
+)
+"""Flags whose values are lists, with commas: given several times, they add up."""
+
+
 class FlagTable(NamedTuple):
     """What comes of flags, by name without dashes."""
 
