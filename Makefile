@@ -11,7 +11,7 @@ DECISIONS ?= 100000
 APISERVER ?= kube-apiserver
 STEPS ?= 50000
 
-.PHONY: help install test mutants coverage faults fuzz kills node-kills robustness differential differential-api differential-kubectl day check package docs bench demo up clean
+.PHONY: help install test mutants coverage faults fuzz kills node-kills robustness differential differential-api differential-kubectl differential-controllers day check package docs bench demo up clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ differential-api: install ## STEPS (50000) of requests by chance answered by the
 
 differential-kubectl: install ## What KUBECTL prints for 400 commands against the program APISERVER (over an etcd) and against Bayplan
 	$(BIN)/python -m tests.differential.kubectl "$(APISERVER)" $(if $(KUBECTL),--kubectl "$(KUBECTL)")
+
+differential-controllers: install ## What the program CONTROLLERS, kube-controller-manager, makes of 70 scenarios, and what Bayplan's controllers make of them
+	$(BIN)/python -m tests.differential.controllers "$(CONTROLLERS)"
 
 day: install ## A virtual day of 100 churning nodes, twice: the traces must be equal byte for byte
 	$(BIN)/python -m tests.simulation.day

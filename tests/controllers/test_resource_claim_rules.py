@@ -11,8 +11,9 @@ from bayplan.testing import builders
     ("pod", "claim", "base"),
     [
         ("web", "gpu", "web-gpu-"),
-        ("p" * 30, "c" * 26, "p" * 30 + "-" + "c" * 26 + "-"),
-        ("p" * 63, "c" * 63, "p" * 28 + "-" + "c" * 28 + "-"),
+        ("p" * 30, "c" * 25, "p" * 30 + "-" + "c" * 25 + "-"),
+        ("p" * 30, "c" * 26, "p" * 29 + "-" + "c" * 25),
+        ("p" * 63, "c" * 63, "p" * 28 + "-" + "c" * 28),
     ],
 )
 def test_names_leave_room_for_chance(pod: str, claim: str, base: str) -> None:

@@ -211,3 +211,18 @@ def with_condition(conditions: Iterable[Any], new: Any) -> tuple[Any, ...]:
 def condition_of(conditions: Iterable[Any], condition_type: str) -> Any | None:
     """The condition of a type, or None."""
     return next((one for one in conditions if one.type == condition_type), None)
+
+
+def show_selector(selector: meta_v1.LabelSelector | None) -> str:
+    """A selector as Kubernetes prints it in messages."""
+    if selector is None:
+        return "nil"
+    labels = "".join(f"{key}: {selector.match_labels[key]}," for key in sorted(selector.match_labels))
+    expressions = "".join(
+        f"LabelSelectorRequirement{{Key:{one.key},Operator:{one.operator},Values:[{' '.join(one.values)}],}},"
+        for one in selector.match_expressions
+    )
+    return (
+        f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},"
+        f"MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )

@@ -20,9 +20,9 @@ from bayplan.controllers.autoscaling.hpa_rules import (
     decide,
     evaluate,
     note_rescale,
-    show_selector,
     tolerances,
 )
+from bayplan.controllers.base import show_selector
 from bayplan.support.timestamps import parse_rfc3339
 from bayplan.testing.builders import CREATED, pod, pod_status
 

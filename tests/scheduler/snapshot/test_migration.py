@@ -7,13 +7,10 @@ from typing import Any
 import pytest
 
 from bayplan.api.codec import from_tree
+from bayplan.api.csi_migration import AWS, AZURE_DISK, CINDER, GCE
 from bayplan.api.types.core_v1 import PersistentVolume, Volume
 from bayplan.api.types.storage_v1 import CSINode
 from bayplan.scheduler.snapshot.migration import (
-    AWS,
-    AZURE_DISK,
-    CINDER,
-    GCE,
     TranslationError,
     Translations,
     handle_of,

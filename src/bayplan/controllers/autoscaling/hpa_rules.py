@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bayplan.api.quantity import Format, Quantity, milli_value, parse
-from bayplan.api.types import autoscaling_v2, meta_v1
+from bayplan.api.types import autoscaling_v2
 from bayplan.controllers.autoscaling.hpa_behavior import History, Wish, normalize
 from bayplan.controllers.autoscaling.hpa_metrics import MetricsError, PodMetric
 from bayplan.controllers.autoscaling.hpa_replicas import (
@@ -27,7 +27,7 @@ from bayplan.controllers.autoscaling.hpa_replicas import (
     by_total_per_pod,
     by_utilization,
 )
-from bayplan.controllers.base import condition_of, with_condition
+from bayplan.controllers.base import condition_of, show_selector, with_condition
 from bayplan.support.timestamps import rfc3339
 
 NORMAL, WARNING = "Normal", "Warning"
@@ -351,18 +351,3 @@ def _value(proposal: Proposal, per_pod: bool) -> autoscaling_v2.MetricValueStatu
     if per_pod:
         return autoscaling_v2.MetricValueStatus(average_value=amount)
     return autoscaling_v2.MetricValueStatus(value=amount)
-
-
-def show_selector(selector: meta_v1.LabelSelector | None) -> str:
-    """A selector as Kubernetes prints it in the names of metrics."""
-    if selector is None:
-        return "nil"
-    labels = "".join(f"{key}: {selector.match_labels[key]}," for key in sorted(selector.match_labels))
-    expressions = "".join(
-        f"LabelSelectorRequirement{{Key:{one.key},Operator:{one.operator},Values:[{' '.join(one.values)}],}},"
-        for one in selector.match_expressions
-    )
-    return (
-        f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},"
-        f"MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
-    )

@@ -141,6 +141,7 @@ class PodGarbageCollector(Controller):
     def _failed(self, pod: core_v1.Pod, reason: str) -> core_v1.Pod:
         changed: core_v1.Pod = clone(pod)
         changed.status.phase = "Failed"
+        changed.status.observed_generation = pod.metadata.generation
         if reason:
             condition = core_v1.PodCondition(
                 type="DisruptionTarget",
@@ -148,6 +149,7 @@ class PodGarbageCollector(Controller):
                 reason="DeletionByPodGC",
                 message=reason,
                 last_transition_time=rfc3339(self.clock.now()),
+                observed_generation=pod.metadata.generation,
             )
             changed.status.conditions = with_condition(pod.status.conditions, condition)
         return changed

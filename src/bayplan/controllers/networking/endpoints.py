@@ -19,6 +19,8 @@ from bayplan.controllers.networking.service_pods import (
     lost_race,
     pod_reference,
     ports_of,
+    with_address,
+    with_trigger,
 )
 from bayplan.controllers.pods import is_ready
 
@@ -92,6 +94,7 @@ class EndpointsController(ServiceController):
     """See the module."""
 
     name = "endpoints-controller"
+    event_source = "endpoint-controller"
 
     def setup(self) -> None:
         super().setup()
@@ -101,6 +104,7 @@ class EndpointsController(ServiceController):
         service: core_v1.Service | None = self.services.cache.by_key(key)
         existing: core_v1.Endpoints | None = self.endpoints.cache.by_key(key)
         if service is None:
+            self.trigger_times.forget(key)
             if existing is not None:
                 metadata = existing.metadata
                 await lost_race(
@@ -109,7 +113,9 @@ class EndpointsController(ServiceController):
             return
         if not service.spec.selector or service.metadata.deletion_timestamp or service.spec.type == "ExternalName":
             return
-        all_subsets = subsets_of(service, self.selected(service))
+        pods = self.matching(service)
+        changed_at = self.trigger_times.trigger(key, service, pods)
+        all_subsets = subsets_of(service, with_address(pods))
         subsets = truncated(all_subsets)
         labels = {**service.metadata.labels, **MANAGED_BY}
         labels.pop(HEADLESS, None)
@@ -118,7 +124,10 @@ class EndpointsController(ServiceController):
         over = {OVER_CAPACITY: "truncated"} if subsets is not all_subsets else {}
         if existing is None:
             metadata = meta_v1.ObjectMeta(
-                name=service.metadata.name, namespace=service.metadata.namespace, labels=labels, annotations=over
+                name=service.metadata.name,
+                namespace=service.metadata.namespace,
+                labels=labels,
+                annotations=with_trigger(over, changed_at),
             )
             if await lost_race(self.client.create(core_v1.Endpoints(metadata=metadata, subsets=subsets))):
                 self.queue.add_rate_limited(key)
@@ -128,6 +137,7 @@ class EndpointsController(ServiceController):
         before = (existing.subsets, existing.metadata.labels, existing.metadata.annotations)
         if before != (subsets, labels, annotations):
             changed = clone(existing)
-            changed.subsets, changed.metadata.labels, changed.metadata.annotations = subsets, labels, annotations
+            changed.subsets, changed.metadata.labels = subsets, labels
+            changed.metadata.annotations = with_trigger(annotations, changed_at)
             if await lost_race(self.client.update(changed)):
                 self.queue.add_rate_limited(key)

@@ -13,7 +13,14 @@ from bayplan.controllers.networking import endpointslice_rules as rules
 from bayplan.controllers.networking import endpointslice_topology as topology
 from bayplan.controllers.networking.endpointslice_rules import MANAGED_BY, SERVICE_NAME, ZONE, Changes, Shape
 from bayplan.controllers.networking.endpointslice_writes import write_slices
-from bayplan.controllers.networking.service_pods import HEADLESS, ServiceController, families_of, ports_of
+from bayplan.controllers.networking.service_pods import (
+    HEADLESS,
+    ServiceController,
+    families_of,
+    ports_of,
+    with_address,
+    with_trigger,
+)
 from bayplan.controllers.nodes.nodes import is_ready_node
 from bayplan.informers.cache import key_of
 
@@ -97,6 +104,8 @@ class EndpointSliceController(ServiceController):
         ):
             self._hints.pop(key, None)
             self._hints_told.discard(key)
+            if service is None:
+                self.trigger_times.forget(key)
             return
         existing = [one for one in self.slices.cache.by_index("service", key) if not one.metadata.deletion_timestamp]
         labels = {
@@ -120,11 +129,15 @@ class EndpointSliceController(ServiceController):
             return discovery_v1.EndpointSlice(metadata=metadata, address_type=shape[0], ports=rules.ports_in(shape))
 
         limit = self.context.settings.max_endpoints_per_slice
-        wanted = self._wanted(service)
+        pods = self.matching(service)
+        changed_at = self.trigger_times.trigger(key, service, pods)
+        wanted = self._wanted(service, with_address(pods))
         if rules.by_topology(service):
             wanted = topology.keeping_hints(wanted, existing)
         changes = rules.pack(existing, wanted, labels, None, limit, make)
         told = self._hint(service, changes, existing)
+        for one in (*changes.create, *changes.update):
+            one.metadata.annotations = with_trigger(one.metadata.annotations, changed_at)
         if await write_slices(self.client, changes):
             self.queue.add_rate_limited(key)
         for kind, reason, message in told:
@@ -167,11 +180,13 @@ class EndpointSliceController(ServiceController):
             self._hints.pop(key, None)
         return told
 
-    def _wanted(self, service: core_v1.Service) -> dict[Shape, list[discovery_v1.Endpoint]]:
+    def _wanted(
+        self, service: core_v1.Service, pods: Sequence[core_v1.Pod]
+    ) -> dict[Shape, list[discovery_v1.Endpoint]]:
         """Endpoints by shape; an empty shape for each family without any. Pods on nodes that nobody knows are left out, unless all are to be published."""
         families = families_of(service)
         wanted: dict[Shape, list[discovery_v1.Endpoint]] = {}
-        for pod in self.selected(service):
+        for pod in pods:
             node: core_v1.Node | None = self.nodes.cache.get("", pod.spec.node_name)
             if node is None and pod.spec.node_name:
                 self._without_node.setdefault(pod.spec.node_name, set()).add(key_of(service))

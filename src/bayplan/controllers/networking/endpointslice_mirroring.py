@@ -13,13 +13,13 @@ from bayplan.controllers.base import Controller, owner_reference
 from bayplan.controllers.networking import endpointslice_rules as rules
 from bayplan.controllers.networking.endpointslice_rules import MANAGED_BY, SERVICE_NAME, Shape
 from bayplan.controllers.networking.endpointslice_writes import write_slices
-from bayplan.controllers.networking.service_pods import family_of
+from bayplan.controllers.networking.service_pods import LAST_CHANGE, family_of
 from bayplan.informers.cache import key_of
 
 MANAGER = "endpointslicemirroring-controller.k8s.io"
 SKIP = "endpointslice.kubernetes.io/skip-mirror"
 _LEADER = "control-plane.alpha.kubernetes.io/leader"
-_NOT_MIRRORED = ("kubectl.kubernetes.io/last-applied-configuration", "endpoints.kubernetes.io/last-change-trigger-time")
+_NOT_MIRRORED = ("kubectl.kubernetes.io/last-applied-configuration", LAST_CHANGE)
 
 
 def is_to_be_mirrored(endpoints: core_v1.Endpoints, service: core_v1.Service | None) -> bool:
@@ -75,6 +75,7 @@ class EndpointSliceMirroringController(Controller):
     """See the module."""
 
     name = "endpointslice-mirroring-controller"
+    event_source = "endpoint-slice-mirroring-controller"
     workers = 5
 
     def setup(self) -> None:

@@ -38,6 +38,7 @@ class ServiceLoadBalancerController(CloudController):
     """See the module."""
 
     name = "service-lb-controller"
+    event_source = "service-controller"
 
     def setup(self) -> None:
         self.services = self.informer(core_v1.Service)

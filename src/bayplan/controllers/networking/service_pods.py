@@ -5,6 +5,7 @@ Source of the behaviour: Kubernetes' `pkg/controller/endpoint`, `k8s.io/endpoint
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bayplan.api.errors import ApiError
@@ -14,6 +15,7 @@ from bayplan.controllers.pods import has_ended, is_ready
 from bayplan.informers.cache import key_of
 
 HEADLESS = "service.kubernetes.io/headless"
+LAST_CHANGE = "endpoints.kubernetes.io/last-change-trigger-time"
 Ports = tuple[tuple[str, int, str, str | None], ...]
 """(name, number, protocol, application protocol) of each port."""
 
@@ -29,6 +31,7 @@ class ServiceController(Controller):
         index_by_namespace(self.services)
         index_by_namespace(self.pods)
         self.watch_keys(self.services)
+        self.trigger_times = TriggerTimes()
         self.pods.on_change(add=self._pod_touched, update=self._pod_changed, delete=self._pod_touched)
 
     def _pod_touched(self, pod: core_v1.Pod) -> None:
@@ -43,17 +46,57 @@ class ServiceController(Controller):
             if old.metadata.labels != new.metadata.labels:
                 self._pod_touched(old)
 
-    def selected(self, service: core_v1.Service) -> list[core_v1.Pod]:
-        """Pods behind a service that have an address, in order of name."""
+    def matching(self, service: core_v1.Service) -> list[core_v1.Pod]:
+        """Pods that a service selects, in order of name."""
         wanted = service.spec.selector.items()
-        pods = (
-            pod
-            for pod in self.pods.cache.by_index("namespace", service.metadata.namespace)
-            if wanted <= pod.metadata.labels.items()
-            and (pod.status.pod_ip or pod.status.pod_ips)
-            and not has_ended(pod)
-        )
-        return sorted(pods, key=lambda pod: pod.metadata.name)
+        pods = self.pods.cache.by_index("namespace", service.metadata.namespace)
+        found = (pod for pod in pods if wanted <= pod.metadata.labels.items())
+        return sorted(found, key=lambda pod: pod.metadata.name)
+
+
+def with_address(pods: Iterable[core_v1.Pod]) -> list[core_v1.Pod]:
+    """Those that can be reached."""
+    return [pod for pod in pods if (pod.status.pod_ip or pod.status.pod_ips) and not has_ended(pod)]
+
+
+class TriggerTimes:
+    """When that happened which endpoints are written for: readers measure from then how long changes take to arrive.
+
+    >>> times, service = TriggerTimes(), core_v1.Service()
+    >>> service.metadata.creation_timestamp = "2026-01-01T00:00:00Z"
+    >>> times.trigger("a/b", service, []), times.trigger("a/b", service, [])
+    ('2026-01-01T00:00:00Z', '')
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, dict[str, str]]] = {}
+        """Key of a service -> when it was made, and when each of its pods last became ready or the contrary."""
+
+    def trigger(self, key: str, service: core_v1.Service, pods: Iterable[core_v1.Pod]) -> str:
+        """The earliest change since the last call for the service; "" if there is none. A service that is new counts from when it was made."""
+        made = service.metadata.creation_timestamp or ""
+        times = {
+            pod.metadata.name: condition.last_transition_time
+            for pod in pods
+            for condition in pod.status.conditions
+            if condition.type == "Ready" and condition.last_transition_time
+        }
+        known = self._known.get(key)
+        self._known[key] = (made, times)
+        if known is None:
+            return made
+        changed = [time for name, time in times.items() if time > known[1].get(name, "")]
+        return min([*changed, *([made] if made > known[0] else ())], default="")
+
+    def forget(self, key: str) -> None:
+        """The service is gone."""
+        self._known.pop(key, None)
+
+
+def with_trigger(annotations: Mapping[str, str], time: str) -> dict[str, str]:
+    """Annotations of endpoints that are written because of what happened then."""
+    kept = {name: value for name, value in annotations.items() if name != LAST_CHANGE}
+    return {**kept, LAST_CHANGE: time} if time else kept
 
 
 def _shows_otherwise(old: core_v1.Pod, new: core_v1.Pod) -> bool:

@@ -147,6 +147,7 @@ class NodeRouteController(_NodeFollower):
     """The networks of nodes are reachable through the cloud; the condition NetworkUnavailable says so."""
 
     name = "node-route-controller"
+    event_source = "route_controller"
     workers = 1
 
     def matters(self, old: core_v1.Node, new: core_v1.Node) -> bool:

@@ -13,7 +13,12 @@ async def evict(client: Client, pod: core_v1.Pod, reason: str, message: str, now
     """Mark a pod and delete it, if it is still that pod. `now`: Unix seconds. Raises ApiError (404, 409)."""
     changed: core_v1.Pod = clone(pod)
     condition = core_v1.PodCondition(
-        type="DisruptionTarget", status="True", reason=reason, message=message, last_transition_time=rfc3339(now)
+        type="DisruptionTarget",
+        status="True",
+        reason=reason,
+        message=message,
+        last_transition_time=rfc3339(now),
+        observed_generation=pod.metadata.generation,
     )
     changed.status.conditions = with_condition(pod.status.conditions, condition)
     await client.update_status(changed)

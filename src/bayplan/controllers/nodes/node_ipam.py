@@ -76,6 +76,7 @@ class NodeIpamController(Controller):
     """See the module. One worker, so that nothing is given twice."""
 
     name = "node-ipam-controller"
+    event_source = "cidrAllocator"
     workers = 1
 
     def setup(self) -> None:

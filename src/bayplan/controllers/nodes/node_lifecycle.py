@@ -128,6 +128,7 @@ class NodeLifecycleController(Controller):
     """See the module. Keys are names of nodes, and `zone:NAME`."""
 
     name = "node-lifecycle-controller"
+    event_source = "node-controller"
 
     def setup(self) -> None:
         self.nodes = self.informer(core_v1.Node)

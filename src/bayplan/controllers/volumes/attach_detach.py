@@ -25,6 +25,7 @@ class AttachDetachController(Controller):
     """See the module. Keys are names of nodes."""
 
     name = "persistentvolume-attach-detach-controller"
+    event_source = "attachdetach-controller"
     workers = 2
 
     def setup(self) -> None:

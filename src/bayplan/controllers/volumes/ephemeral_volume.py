@@ -54,6 +54,7 @@ class EphemeralVolumeController(Controller):
     """See the module."""
 
     name = "ephemeral-volume-controller"
+    event_source = "ephemeral_volume"
 
     def setup(self) -> None:
         self.pods = self.informer(core_v1.Pod)

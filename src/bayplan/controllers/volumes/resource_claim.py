@@ -22,6 +22,7 @@ class ResourceClaimController(Controller):
     """See the module. Keys are `pod:namespace/name` and `claim:namespace/name`."""
 
     name = "resourceclaim-controller"
+    event_source = "resource_claim"
 
     def setup(self) -> None:
         self.pods = self.informer(core_v1.Pod)
@@ -124,9 +125,7 @@ class ResourceClaimController(Controller):
         recorded = rules.recorded_name(pod, entry.name)
         if recorded is not None:
             known: resource_v1.ResourceClaim | None = self.claims.cache.get(where, recorded)
-            if known is not None and not rules.is_owned_by(known, pod):
-                raise LookupError(f"ResourceClaim {recorded} was not created for pod {where}/{pod.metadata.name}")
-            if known is not None:
+            if known is not None and rules.is_owned_by(known, pod):
                 return known
         found = self._made.get((uid, entry.name)) or rules.generated_for(
             pod, entry.name, self.claims.cache.by_index("owner", uid)
@@ -139,10 +138,12 @@ class ResourceClaimController(Controller):
         except ApiError as error:
             if error.code != 404:
                 raise
-            raise LookupError(
-                f'failed to create ResourceClaim: resource claim template "{template_name}": {error.message}'
-            ) from error
-        made = await self.client.create(rules.claim_for(pod, entry.name, template))
+            missing = f'resourceclaimtemplate.resource.k8s.io "{template_name}" not found'
+            raise LookupError(f'resource claim template "{template_name}": {missing}') from error
+        try:
+            made = await self.client.create(rules.claim_for(pod, entry.name, template))
+        except ApiError as error:
+            raise LookupError(f"create ResourceClaim : {error.message}") from error
         if self.claims.cache.get(where, made.metadata.name) is None:
             self._made[uid, entry.name] = made
         return made

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from bayplan.api.types import core_v1, meta_v1, resource_v1
-from bayplan.controllers.base import controller_of, owner_reference
+from bayplan.controllers.base import controller_of
 from bayplan.controllers.pods import has_ended
 
 POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
@@ -19,7 +19,7 @@ POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 FINALIZER = "resource.kubernetes.io/delete-protection"
 """Set by the scheduler with an allocation: the claim stays until nobody uses it."""
 _LONGEST_BASE = 57
-"""Of 63 characters of a name a hyphen and five characters of chance are left over."""
+"""Of 63 characters of a name a hyphen and five characters of chance are left over, as Kubernetes reckons."""
 
 
 def is_done(pod: core_v1.Pod) -> bool:
@@ -29,12 +29,11 @@ def is_done(pod: core_v1.Pod) -> bool:
 
 def generate_name(pod_name: str, claim_name: str) -> str:
     """The beginning of a generated claim's name; of a long one both parts are cut in proportion."""
-    base = f"{pod_name}-{claim_name}"
-    if len(base) > _LONGEST_BASE:
-        whole = len(base)
+    base = f"{pod_name}-{claim_name}-"
+    if (whole := len(base)) > _LONGEST_BASE:
         pod_part = pod_name[: len(pod_name) * _LONGEST_BASE // whole]
         base = f"{pod_part}-{claim_name[: len(claim_name) * _LONGEST_BASE // whole]}"
-    return f"{base}-"
+    return base
 
 
 def claim_for(pod: core_v1.Pod, name: str, template: resource_v1.ResourceClaimTemplate) -> resource_v1.ResourceClaim:
@@ -45,7 +44,11 @@ def claim_for(pod: core_v1.Pod, name: str, template: resource_v1.ResourceClaimTe
         namespace=pod.metadata.namespace,
         labels=content.metadata.labels,
         annotations={**content.metadata.annotations, POD_CLAIM: name},
-        owner_references=(owner_reference("v1", "Pod", pod),),
+        owner_references=(
+            meta_v1.OwnerReference(
+                api_version="v1", kind="Pod", name=pod.metadata.name, uid=pod.metadata.uid, controller=True
+            ),
+        ),
     )
     return resource_v1.ResourceClaim(metadata=metadata, spec=content.spec)
 

@@ -10,13 +10,15 @@ from typing import Any
 
 import msgspec
 
+from bayplan.api.csi_migration import CSI_DRIVERS
 from bayplan.api.errors import ApiError
 from bayplan.api.quantity import parse
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import core_v1, storage_v1
 from bayplan.controllers.base import Controller
+from bayplan.controllers.pods import claims_of, has_ended
 from bayplan.controllers.volumes import volume_rules as rules
-from bayplan.informers.cache import key_of
+from bayplan.informers.cache import SPEC, key_of
 from bayplan.support.timestamps import rfc3339
 
 PROVISIONER = "bayplan.dev/local"
@@ -32,6 +34,7 @@ class PersistentVolumeBinder(Controller):
     """See the module. Keys are `claim:namespace/name` and `volume:name`; one worker, so that no two claims choose the same volume."""
 
     name = "persistentvolume-binder-controller"
+    event_source = "persistentvolume-controller"
     workers = 1
 
     def setup(self) -> None:
@@ -49,7 +52,24 @@ class PersistentVolumeBinder(Controller):
         self.volumes.on_change(
             add=self._volume_seen, update=lambda old, new: self._volume_seen(new), delete=self._volume_gone
         )
+        self.pods = self.informer(core_v1.Pod)
+        self.pods.add_index("claim", claims_of, SPEC)
+        self.pods.on_change(add=self._pod_seen)
         self.classes.on_change(add=self._class_seen, update=lambda old, new: self._class_seen(new))
+
+    def _pod_seen(self, pod: core_v1.Pod) -> None:
+        """A claim that waits for a pod to be scheduled says so."""
+        if not pod.spec.node_name:
+            for key in claims_of(pod):
+                self.queue.add(_CLAIM + key)
+
+    def _waits_for(self, claim: core_v1.PersistentVolumeClaim) -> tuple[str, str]:
+        """Why a claim whose class binds late is not bound: reason and message."""
+        users = self.pods.cache.by_index("claim", key_of(claim))
+        names = sorted(pod.metadata.name for pod in users if not pod.spec.node_name and not has_ended(pod))
+        if names:
+            return "WaitForPodScheduled", f"waiting for pod{'s' * (len(names) > 1)} {','.join(names)} to be scheduled"
+        return "WaitForFirstConsumer", "waiting for first consumer to be created before binding"
 
     def _claim_seen(self, claim: core_v1.PersistentVolumeClaim) -> None:
         self._settle(_CLAIM, claim)
@@ -139,8 +159,7 @@ class PersistentVolumeBinder(Controller):
         if found is not None:
             await self._bind(claim, found)
         elif delayed:
-            text = "waiting for first consumer to be created before binding"
-            await self._wait(claim, "Normal", "WaitForFirstConsumer", text)
+            await self._wait(claim, "Normal", *self._waits_for(claim))
         elif rules.class_of_claim(claim):
             await self._provision(claim, storage_class)
         else:
@@ -214,7 +233,7 @@ class PersistentVolumeBinder(Controller):
             text = f'storageclass.storage.k8s.io "{rules.class_of_claim(claim)}" not found'
             await self._wait(claim, "Warning", "ProvisioningFailed", text)
             return
-        provisioner = storage_class.provisioner
+        provisioner = CSI_DRIVERS.get(storage_class.provisioner, storage_class.provisioner)
         if provisioner == "kubernetes.io/no-provisioner":
             text = "no volume plugin matched name: kubernetes.io/no-provisioner"
             await self._wait(claim, "Warning", "ProvisioningFailed", text)

@@ -128,9 +128,7 @@ class CronJobController(Controller):
         jobs = list(self.jobs.cache.by_index("controller", cached.metadata.uid))
         await self._follow(cron_job, jobs)
         await self._clean(cron_job, jobs)
-        plan = None
-        if not cron_job.spec.suspend:
-            plan = await self._run(cron_job, jobs)
+        plan = await self._run(cron_job, jobs)
         await self._update_status(cached, cron_job)
         if plan is not None and plan.next is not None:
             self.queue.add_after(key, plan.next - self.clock.now() + _LATE)
@@ -144,7 +142,7 @@ class CronJobController(Controller):
             uid, end = job.metadata.uid, finished(job)
             gone.discard(uid)
             if end is None:
-                if uid not in known:
+                if uid not in known and uid not in await self._active_now(cron_job):
                     name = job.metadata.name
                     text = f"Saw a job that the controller did not create or forgot: {name}"
                     self.recorder.event(cron_job, "Warning", "UnexpectedJob", text)
@@ -157,6 +155,9 @@ class CronJobController(Controller):
             if end.type == COMPLETE and ended and ended > (status.last_successful_time or ""):
                 status.last_successful_time = ended
         for one in [one for one in status.active if one.uid in gone]:
+            if one.uid not in await self._active_now(cron_job):
+                status.active = tuple(each for each in status.active if each.uid != one.uid)
+                continue
             try:
                 found = await self.client.get(batch_v1.Job, one.name, one.namespace)
             except ApiError as error:
@@ -169,6 +170,17 @@ class CronJobController(Controller):
             text = f"Active job went missing: {one.name}"
             self.recorder.event(cron_job, "Normal", "MissingJob", text)
 
+    async def _active_now(self, cron_job: batch_v1.CronJob) -> set[str]:
+        """The uids of the jobs that run as the API server has them: the cache may not have seen yet what this controller has written."""
+        metadata = cron_job.metadata
+        try:
+            stored = await self.client.get(batch_v1.CronJob, metadata.name, metadata.namespace)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return set()
+        return {one.uid for one in stored.status.active}
+
     async def _clean(self, cron_job: batch_v1.CronJob, jobs: Sequence[batch_v1.Job]) -> None:
         """Delete jobs beyond the history limits."""
         ends = [(job, end.type) for job in jobs if (end := finished(job)) is not None]
@@ -178,17 +190,25 @@ class CronJobController(Controller):
                 await self._delete(cron_job, job.metadata.name, job.metadata.uid)
 
     async def _run(self, cron_job: batch_v1.CronJob, jobs: Sequence[batch_v1.Job]) -> Plan | None:
-        """Start the job that is due. Returns None if the schedule cannot be understood."""
+        """Start the job that is due. Returns None if none ever will be: suspended, or a schedule that cannot be understood."""
         spec, now = cron_job.spec, self.clock.now()
         try:
-            zone, schedule = zone_of(spec.time_zone), parse(spec.schedule)
+            zone = zone_of(spec.time_zone)
         except ZoneInfoNotFoundError:
             text = f'invalid timeZone: "{spec.time_zone}": unknown time zone {spec.time_zone}'
             self.recorder.event(cron_job, "Warning", "UnknownTimeZone", text)
             return None
+        if spec.suspend:
+            return None
+        try:
+            schedule = parse(spec.schedule)
         except ValueError as error:
             text = f'unparseable schedule: "{spec.schedule}" : {error}'
             self.recorder.event(cron_job, "Warning", "UnparseableSchedule", text)
+            return None
+        if schedule.after(now, zone) is None:
+            text = f"invalid schedule: {spec.schedule} : time difference between two schedules is less than 1 second"
+            self.recorder.event(cron_job, "Warning", "InvalidSchedule", text)
             return None
         plan = decide(cron_job, {job.metadata.name for job in jobs}, schedule, zone, now)
         if plan.too_many:

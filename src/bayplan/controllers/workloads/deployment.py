@@ -23,12 +23,10 @@ from bayplan.controllers.base import (
     is_still_there,
     owner_reference,
     release,
-    with_condition,
 )
 from bayplan.controllers.workloads import deployment_rules as rules
 from bayplan.controllers.write_memory import CHECK_SECONDS, WriteMemory
 from bayplan.informers.cache import key_of
-from bayplan.support.timestamps import rfc3339
 
 
 class DeploymentController(Controller):
@@ -158,7 +156,7 @@ class DeploymentController(Controller):
             "Unknown", f"Deployment{word.capitalize()}", f"Deployment is {word}", self.clock.now()
         )
         changed = clone(deployment)
-        changed.status.conditions = with_condition(deployment.status.conditions, condition)
+        changed.status.conditions = rules.with_latest(deployment.status.conditions, condition)
         return await self.client.update_status(changed)
 
     def _was_scaled(self, deployment: apps_v1.Deployment, sets: Sequence[apps_v1.ReplicaSet]) -> bool:
@@ -180,12 +178,13 @@ class DeploymentController(Controller):
             sizes = rules.proportional_sizes(deployment, active)
         else:
             sizes = {}
-        return [
-            await self._resize(deployment, one, sizes.get(one.metadata.name, one.spec.replicas or 0))
+        order = {name: place for place, name in enumerate(sizes)}
+        resized = {
+            one.metadata.name: await self._resize(deployment, one, sizes.get(one.metadata.name, one.spec.replicas or 0))
+            for one in sorted(sets, key=lambda one: order.get(one.metadata.name, len(order)))
             if one.spec.replicas or one.metadata.name in sizes
-            else one
-            for one in sets
-        ]
+        }
+        return [resized.get(one.metadata.name, one) for one in sets]
 
     def _is_saturated(self, deployment: apps_v1.Deployment, new: apps_v1.ReplicaSet) -> bool:
         wanted = deployment.spec.replicas or 0
@@ -310,7 +309,7 @@ class DeploymentController(Controller):
         if rules.has_deadline(deployment):
             failed = rules.progressing("False", "ReplicaSetCreateError", message, self.clock.now())
             changed = clone(deployment)
-            changed.status.conditions = with_condition(deployment.status.conditions, failed)
+            changed.status.conditions = rules.with_latest(deployment.status.conditions, failed)
             if changed.status.conditions != deployment.status.conditions:
                 await self.client.update_status(changed)
 
@@ -344,7 +343,7 @@ class DeploymentController(Controller):
         if not is_current:
             changed.metadata.annotations = {**deployment.metadata.annotations, rules.REVISION: revision}
         if condition is not None:
-            changed.status.conditions = with_condition(deployment.status.conditions, condition)
+            changed.status.conditions = rules.with_latest(deployment.status.conditions, condition)
         return await self.client.update_status(changed)
 
     async def _clean_up(self, deployment: apps_v1.Deployment, old: Sequence[apps_v1.ReplicaSet]) -> None:
@@ -368,21 +367,24 @@ class DeploymentController(Controller):
         now = self.clock.now()
         status = rules.status_of(deployment, sets, new, now, deployment.status.collision_count)
         failures = [
-            condition for one in sets for condition in one.status.conditions if condition.type == "ReplicaFailure"
+            condition
+            for one in sorted(sets, key=lambda one: one is not new)
+            for condition in one.status.conditions
+            if condition.type == "ReplicaFailure"
         ]
+        status, wait = rules.with_progress(deployment, status, new, now)
         if failures:
             failed = apps_v1.DeploymentCondition(
                 type="ReplicaFailure",
                 status="True",
                 reason=failures[0].reason,
                 message=failures[0].message,
-                last_update_time=rfc3339(now),
-                last_transition_time=rfc3339(now),
+                last_update_time=failures[0].last_transition_time,
+                last_transition_time=failures[0].last_transition_time,
             )
-            status.conditions = with_condition(status.conditions, failed)
+            status.conditions = rules.with_latest(status.conditions, failed)
         else:
-            status.conditions = tuple(one for one in status.conditions if one.type != "ReplicaFailure")
-        status, wait = rules.with_progress(deployment, status, new, now)
+            status.conditions = rules.without(status.conditions, "ReplicaFailure")
         if wait:
             self.queue.add_after(key, wait)
         if status != deployment.status:

@@ -14,7 +14,7 @@ import msgspec
 from bayplan.api.codec import encode
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import apps_v1, core_v1, meta_v1
-from bayplan.controllers.base import condition_of, owner_reference, with_condition
+from bayplan.controllers.base import condition_of, owner_reference
 from bayplan.controllers.pods import has_ended
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
@@ -290,7 +290,7 @@ def status_of(
         available_replicas=available,
         unavailable_replicas=max(total - available, 0),
         collision_count=collisions,
-        conditions=with_condition(deployment.status.conditions, condition),
+        conditions=with_latest(deployment.status.conditions, condition),
         terminating_replicas=sum(one.status.terminating_replicas or 0 for one in sets),
     )
 
@@ -298,7 +298,12 @@ def status_of(
 def is_complete(deployment: apps_v1.Deployment, status: apps_v1.DeploymentStatus) -> bool:
     """Whether the roll-out is done: everything is new and available, nothing old is left."""
     wanted = deployment.spec.replicas or 0
-    return status.updated_replicas == wanted and status.replicas == wanted and status.available_replicas == wanted
+    return (
+        status.updated_replicas == wanted
+        and status.replicas == wanted
+        and status.available_replicas == wanted
+        and status.observed_generation >= deployment.metadata.generation
+    )
 
 
 def has_deadline(deployment: apps_v1.Deployment) -> bool:
@@ -338,7 +343,7 @@ def with_progress(
     subject = f'ReplicaSet "{new.metadata.name}"' if new is not None else f'Deployment "{deployment.metadata.name}"'
     if is_complete(deployment, status):
         done = progressing("True", "NewReplicaSetAvailable", f"{subject} has successfully progressed.", now)
-        return _with_condition(status, done), 0.0
+        return msgspec.structs.replace(status, conditions=with_latest(status.conditions, done)), 0.0
     deadline = float(deployment.spec.progress_deadline_seconds or 0)
     if _progressed(deployment.status, status):
         moving = progressing("True", "ReplicaSetUpdated", f"{subject} is progressing.", now)
@@ -352,15 +357,25 @@ def with_progress(
     left = since + deadline - now
     if left >= 0:
         return status, left + 1.0
-    return _with_condition(
-        status, progressing("False", "ProgressDeadlineExceeded", f"{subject} has timed out progressing.", now)
-    ), 0.0
+    late = progressing("False", "ProgressDeadlineExceeded", f"{subject} has timed out progressing.", now)
+    return msgspec.structs.replace(status, conditions=with_latest(status.conditions, late)), 0.0
 
 
-def _with_condition(
-    status: apps_v1.DeploymentStatus, condition: apps_v1.DeploymentCondition
-) -> apps_v1.DeploymentStatus:
-    return msgspec.structs.replace(status, conditions=with_condition(status.conditions, condition))
+def with_latest(
+    conditions: Sequence[apps_v1.DeploymentCondition], new: apps_v1.DeploymentCondition
+) -> tuple[apps_v1.DeploymentCondition, ...]:
+    """The conditions with one that says something else now as the last; the same ones if its status and reason are known already.
+
+    >>> known = (apps_v1.DeploymentCondition(type="A", status="True"), apps_v1.DeploymentCondition(type="B", status="True"))
+    >>> [one.type for one in with_latest(known, apps_v1.DeploymentCondition(type="A", status="False"))]
+    ['B', 'A']
+    """
+    known = condition_of(conditions, new.type)
+    if known is not None and known.status == new.status:
+        if known.reason == new.reason:
+            return tuple(conditions)
+        new = msgspec.structs.replace(new, last_transition_time=known.last_transition_time)
+    return (*without(conditions, new.type), new)
 
 
 def without(conditions: Iterable[apps_v1.DeploymentCondition], kind: str) -> tuple[apps_v1.DeploymentCondition, ...]:

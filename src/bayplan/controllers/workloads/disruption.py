@@ -16,7 +16,14 @@ from bayplan.api.errors import ApiError
 from bayplan.api.selectors.labels import compile_selector
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import apps_v1, core_v1, meta_v1, policy_v1
-from bayplan.controllers.base import Controller, condition_of, controller_of, index_by_namespace, with_condition
+from bayplan.controllers.base import (
+    Controller,
+    condition_of,
+    controller_of,
+    index_by_namespace,
+    show_selector,
+    with_condition,
+)
 from bayplan.controllers.pods import is_ready
 from bayplan.informers.cache import key_of
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
@@ -33,6 +40,8 @@ class Scales:
 
     replicas: int = 0
     """Sum of the replicas that they should have."""
+    unmanaged: bool = False
+    """Whether some pods have none."""
     problem: str = ""
     """Why that cannot be told."""
 
@@ -98,7 +107,15 @@ def status_of(
         current_healthy=healthy,
         desired_healthy=needed,
         expected_pods=expected,
-        conditions=with_condition(budget.status.conditions, _condition(budget, bool(allowed), reason, "", now)),
+        conditions=_with_condition(budget, _condition(budget, bool(allowed), reason, "", now)),
+    )
+
+
+def _with_condition(budget: policy_v1.PodDisruptionBudget, new: meta_v1.Condition) -> tuple[meta_v1.Condition, ...]:
+    """The budget's conditions with one of them as it is now, whose generation is told also if nothing else has changed."""
+    return tuple(
+        msgspec.structs.replace(one, observed_generation=new.observed_generation) if one.type == new.type else one
+        for one in with_condition(budget.status.conditions, new)
     )
 
 
@@ -119,6 +136,7 @@ class DisruptionController(Controller):
     """See the module."""
 
     name = "disruption-controller"
+    event_source = "controllermanager"
 
     def setup(self) -> None:
         self.budgets = self.informer(policy_v1.PodDisruptionBudget)
@@ -170,6 +188,13 @@ class DisruptionController(Controller):
             self.recorder.event(budget, "Warning", "CalculateExpectedPodCountFailed", text)
             await self._write(budget, self._failed(budget, scales.problem, now))
             return
+        if scales.unmanaged:
+            text = (
+                f"Pods selected by this PodDisruptionBudget (selector: {show_selector(budget.spec.selector)}) were found to be unmanaged. As a result, "
+                "the status of the PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set "
+                '".spec.minAvailable" field of the PDB to an integer value.'
+            )
+            self.recorder.event(budget, "Warning", "UnmanagedPods", text)
         expected, needed = healthy_needed(budget, len(pods), scales)
         disrupted, stayed, wait = still_disrupted(budget, pods, now)
         for pod in stayed:
@@ -187,17 +212,19 @@ class DisruptionController(Controller):
         """Nothing may be disrupted while nobody knows how many pods there should be."""
         status = msgspec.structs.replace(budget.status, disruptions_allowed=0)
         new = _condition(budget, False, "SyncFailed", problem, now)
-        status.conditions = with_condition(budget.status.conditions, new)
+        status.conditions = _with_condition(budget, new)
         status.observed_generation = budget.metadata.generation
         return status
 
     async def _scales(self, pods: Iterable[core_v1.Pod]) -> Scales:
         """How many pods the controllers of some pods should have."""
         found: dict[str, int] = {}
+        unmanaged = False
         for pod in pods:
             owner = controller_of(pod)
             if owner is None:
-                return Scales(problem=f'found no controllers for pod "{pod.metadata.name}"')
+                unmanaged = True
+                continue
             if owner.uid in found:
                 continue
             uid, replicas = await self._scale_of(pod.metadata.namespace, owner)
@@ -207,7 +234,7 @@ class DisruptionController(Controller):
             found[owner.uid] = 0 if uid in found and uid != owner.uid else replicas
             if uid != owner.uid:
                 found[uid] = 0
-        return Scales(sum(found.values()))
+        return Scales(sum(found.values()), unmanaged)
 
     async def _scale_of(self, namespace: str, owner: meta_v1.OwnerReference) -> tuple[str | None, int]:
         """The uid of what scales some pods, and to how many; None if nothing does. A Deployment counts for its ReplicaSets."""
@@ -239,7 +266,12 @@ class DisruptionController(Controller):
         changed = clone(pod)
         changed.status.conditions = with_condition(
             changed.status.conditions,
-            core_v1.PodCondition(type=_TARGET, status="False", last_transition_time=rfc3339(now)),
+            core_v1.PodCondition(
+                type=_TARGET,
+                status="False",
+                last_transition_time=rfc3339(now),
+                observed_generation=pod.metadata.generation,
+            ),
         )
         await self.client.update_status(changed)
 

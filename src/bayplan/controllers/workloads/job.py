@@ -162,7 +162,9 @@ class JobController(PodOwner):
             active = ready = 0
         elif ready_to_act and not job.metadata.deletion_timestamp:
             plan = job_rules.wanted(job, tally, now, streak.wait(now))
-            await self.delete_pods(key, job, plan.delete)
+            # What the job itself takes away has not failed: without the finalizer it is not counted.
+            kept = await self._take_finalizers(list(plan.delete))
+            await self.delete_pods(key, job, [pod for pod in plan.delete if pod.metadata.uid not in kept])
             active -= len(plan.delete)
             ready = min(ready, active)
             terminating += len(plan.delete)

@@ -13,6 +13,7 @@ class ReplicationManager(ReplicasController):
     """See the module."""
 
     name = "replicationcontroller-controller"
+    event_source = "replication-controller"
     owner_type = core_v1.ReplicationController
     api_version, kind = "v1", "ReplicationController"
 

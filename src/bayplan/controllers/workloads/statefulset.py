@@ -57,7 +57,7 @@ class StatefulSetController(PodOwner):
         templates = {each.metadata.name: template_in(each) for each in (current, update)}
         names = Names(current.metadata.name, update.metadata.name)
         plan = rules.plan(one, names, claimed.owned, self.clock.now())
-        plan.status.collision_count = collisions
+        plan.status.collision_count = collisions or 0
         problem = await self._act(one, plan, templates, {pod.metadata.name: pod for pod in claimed.owned})
         await self.update_status(one, plan.status)
         if problem:
@@ -113,16 +113,16 @@ class StatefulSetController(PodOwner):
             name = new.metadata.name
             if name in found:
                 continue
-            where = f"Claim {name} Pod {pod_name} in StatefulSet {one.metadata.name}"
+            where = f"Pod {pod_name} in StatefulSet {one.metadata.name}"
             try:
                 await self.client.create(new)
             except ApiError as error:
                 if error.code == 409 and error.status.reason == "AlreadyExists":
                     continue
-                text = f"create {where} failed error: {error.message}"
+                text = f"Create Claim {name} for {where} failed error: {error.message}"
                 self.recorder.event(one, "Warning", "FailedCreate", text)
                 raise
-            self.recorder.event(one, "Normal", "SuccessfulCreate", f"create {where} success")
+            self.recorder.event(one, "Normal", "SuccessfulCreate", f"Create Claim {name} {where} success")
         return f"pvc {going[0]} is being deleted" if going else ""
 
     async def _own_claims(self, one: apps_v1.StatefulSet, pod: core_v1.Pod, *, condemned: bool) -> None:
@@ -165,30 +165,21 @@ class StatefulSetController(PodOwner):
             if error.status.reason == "AlreadyExists":
                 return ""
             if not is_terminating_namespace(error):
-                text = f"create {where} failed error: {error.message}"
+                text = f"Create {where} failed error: {error.message}"
                 self.recorder.event(one, "Warning", "FailedCreate", text)
             return error.message
-        self.recorder.event(one, "Normal", "SuccessfulCreate", f"create {where} successful")
+        self.recorder.event(one, "Normal", "SuccessfulCreate", f"Create {where} successful")
         return ""
 
     async def _delete_member(self, one: apps_v1.StatefulSet, pod: core_v1.Pod) -> None:
         metadata = pod.metadata
-        if pod.status.phase in ("Failed", "Succeeded"):
-            reason, kind = (
-                ("RecreatingFailedPod", "Warning")
-                if pod.status.phase == "Failed"
-                else ("RecreatingTerminatedPod", "Normal")
-            )
-            word = "failed" if pod.status.phase == "Failed" else "terminated"
-            text = f"StatefulSet {metadata.namespace}/{one.metadata.name} is recreating {word} Pod {metadata.name}"
-            self.recorder.event(one, kind, reason, text)
         where = f"Pod {metadata.name} in StatefulSet {one.metadata.name}"
         try:
             await self.client.delete(core_v1.Pod, metadata.name, metadata.namespace, uid=metadata.uid)
         except ApiError as error:
             if error.code not in (404, 409):
-                text = f"delete {where} failed error: {error.message}"
+                text = f"Delete {where} failed error: {error.message}"
                 self.recorder.event(one, "Warning", "FailedDelete", text)
                 raise
             return
-        self.recorder.event(one, "Normal", "SuccessfulDelete", f"delete {where} successful")
+        self.recorder.event(one, "Normal", "SuccessfulDelete", f"Delete {where} successful")

@@ -250,7 +250,7 @@ def status_of(
 def with_identity(one: apps_v1.StatefulSet, pod: core_v1.Pod, name: str) -> None:
     """Give a new pod (which this changes) the name, labels, host name and volumes of its ordinal."""
     metadata = pod.metadata
-    metadata.name, metadata.generate_name = name, ""
+    metadata.name = name
     metadata.labels = {**metadata.labels, **identity_labels(one, name)}
     pod.spec.hostname, pod.spec.subdomain = name, one.spec.service_name
     claims = {template.metadata.name: claim_name(template, name) for template in one.spec.volume_claim_templates}

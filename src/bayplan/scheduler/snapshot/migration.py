@@ -12,29 +12,13 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from bayplan.api.csi_migration import AWS, AZURE_DISK, CINDER, GCE, PORTWORX
 from bayplan.api.types.core_v1 import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, VolumeNodeAffinity
 from bayplan.support.memory.memo import Memo
 
 if TYPE_CHECKING:
     from bayplan.api.types.core_v1 import PersistentVolume, Volume
     from bayplan.api.types.storage_v1 import CSINode
-
-AWS: Final = "kubernetes.io/aws-ebs"
-GCE: Final = "kubernetes.io/gce-pd"
-AZURE_DISK: Final = "kubernetes.io/azure-disk"
-CINDER: Final = "kubernetes.io/cinder"
-PORTWORX: Final = "kubernetes.io/portworx-volume"
-
-CSI_DRIVERS: Final = {
-    AWS: "ebs.csi.aws.com",
-    GCE: "pd.csi.storage.gke.io",
-    AZURE_DISK: "disk.csi.azure.com",
-    "kubernetes.io/azure-file": "file.csi.azure.com",
-    CINDER: "cinder.csi.openstack.org",
-    "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
-    PORTWORX: "pxd.portworx.com",
-}
-"""In-tree plugin -> CSI driver."""
 
 MIGRATED: Final = frozenset((AWS, GCE, AZURE_DISK, CINDER, PORTWORX))
 """Plugins for which the scheduler knows that nodes attach their volumes through CSI."""
