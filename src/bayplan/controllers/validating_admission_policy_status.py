@@ -6,14 +6,14 @@ Source of the behaviour: kube-controller-manager's validatingadmissionpolicy-sta
 
 from __future__ import annotations
 
-import msgspec
-
 from bayplan.api.custom_resources.kinds import kinds_of
 from bayplan.api.errors import ApiError
 from bayplan.api.kinds import DEFAULT_KINDS, KindTable
 from bayplan.api.types import admissionregistration_v1, apiextensions_v1
-from bayplan.client.client import APPLY_PATCH
 from bayplan.controllers.base import Controller
+
+_MANAGER = "validatingadmissionpolicy-status"
+"""Whose the results are in managed fields."""
 
 
 class ValidatingAdmissionPolicyStatusController(Controller):
@@ -48,12 +48,9 @@ class ValidatingAdmissionPolicyStatusController(Controller):
         self, name: str, generation: int, warnings: tuple[admissionregistration_v1.ExpressionWarning, ...]
     ) -> None:
         """Server-side apply, so that what others write into the status stays."""
-        kind = self.client.kinds.of_type(admissionregistration_v1.ValidatingAdmissionPolicy)
         status = admissionregistration_v1.ValidatingAdmissionPolicyStatus(
             observed_generation=generation,
             type_checking=admissionregistration_v1.TypeChecking(expression_warnings=warnings),
         )
-        tree = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "status": status}
-        query = {"fieldManager": self.name, "force": "true"}
-        path = kind.path(name=name, subresource="status")
-        await self.client.raw("PATCH", path, query, msgspec.json.encode(tree), APPLY_PATCH)
+        policy = admissionregistration_v1.ValidatingAdmissionPolicy
+        await self.client.apply(policy, name, "", {"status": status}, manager=_MANAGER, subresource="status")

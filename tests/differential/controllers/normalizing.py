@@ -25,7 +25,9 @@ _ANY_OF_EQUALS: Final = ("nodeName",)
 _MADE_BY_CHANCE: Final = ("nodePort", "healthCheckNodePort", "targetPort", "port")
 _GENERATED: Final = re.compile("[bcdfghjklmnpqrstvwxz2456789]{5}")
 """What is appended to a `generateName`."""
-_DROPPED: Final = ("resourceVersion", "managedFields", "uid", "selfLink")
+_EMPTY_LISTS: Final = ("f:endpoints", "f:ports")
+"""Fields that an empty list makes its writer's in JSON, and that protobuf cannot tell."""
+_DROPPED: Final = ("resourceVersion", "uid", "selfLink")
 
 
 class Names:
@@ -70,7 +72,7 @@ class Names:
                     if key in _MADE_BY_CHANCE and isinstance(value, int) and value > 10_000
                     else self.tree(value)
                     for key, value in tree.items()
-                    if key not in _DROPPED and key not in _ANY_OF_EQUALS
+                    if key not in (*_DROPPED, *_ANY_OF_EQUALS, *_EMPTY_LISTS)
                 }
             case list():
                 items = [self.tree(each) for each in tree]
@@ -108,6 +110,9 @@ def objects(names: Names, kind: str, found: Iterable[Tree]) -> dict[str, list[st
             key, tree = _event(tree)
         else:
             metadata = tree["metadata"]
+            if kind == "Namespace" and "deletionTimestamp" in metadata:
+                # Kubernetes says that nothing remains as long as there are pods; Bayplan tells how many.
+                tree["status"].pop("conditions", None)
             key = f"{metadata.get('namespace', '')}/{metadata['name']}"
         by_key[f"{kind} {key}"].append(json.dumps(tree, indent=1, sort_keys=True))
     return {key: sorted(found) for key, found in by_key.items()}

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import aiohttp
@@ -37,6 +37,7 @@ PATHS: Final = {
     "ResourceClaim": "/apis/resource.k8s.io/v1/resourceclaims", "ResourceClaimTemplate": "/apis/resource.k8s.io/v1/resourceclaimtemplates",
 }  # fmt: skip
 """Kind -> where all of it are listed; what is not in a namespace is compared as well."""
+_WHEN_READY: Final = ("Initialized", "ContainersReady", "Ready")
 CLUSTER_WIDE: Final = frozenset((
     "Namespace", "Node", "PersistentVolume", "StorageClass", "VolumeAttachment", "ClusterRole", "CertificateSigningRequest", "ValidatingAdmissionPolicy",
 ))  # fmt: skip
@@ -53,6 +54,8 @@ class Side:
         self.name = name
         self.url = url
         self._session = session
+        self.problem: Callable[[], str] = str
+        """What the controller manager said when it ended; "" while it runs."""
         self._addresses: defaultdict[str, Iterator[int]] = defaultdict(lambda: itertools.count(1))
         """By namespace."""
 
@@ -74,6 +77,8 @@ class Side:
 
     async def settle(self, least: float = 0.0) -> None:
         """Return when nothing is written any more, and not before so many seconds have gone."""
+        if problem := self.problem():
+            raise RuntimeError(f"{self.name} ended: {problem}")
         began = changed = time.monotonic()
         revision = ""
         while time.monotonic() < max(changed + _QUIET_SECONDS, began + least):
@@ -133,6 +138,7 @@ class Side:
                     "target": {"kind": "Node", "name": node},
                 }
                 await self.ask("POST", f"{path}/binding", binding)
+                pod = await self.ask("GET", path)
             await self.ask("PATCH", f"{path}/status", {"status": self._running(pod)}, _PATCH)
 
     def _running(self, pod: Tree) -> Tree:
@@ -142,7 +148,8 @@ class Side:
         return {
             "phase": "Running", "podIP": address, "podIPs": [{"ip": address}], "hostIP": "192.0.2.9", "startTime": now,
             "conditions": [
-                {"type": each, "status": "True", "lastTransitionTime": now} for each in ("PodScheduled", "Initialized", "ContainersReady", "Ready")
+                *(each for each in pod["status"].get("conditions", ()) if each["type"] == "PodScheduled"),
+                *({"type": each, "status": "True", "lastTransitionTime": now} for each in _WHEN_READY),
             ],
             "containerStatuses": [
                 {

@@ -46,14 +46,18 @@ async def side(name: str, program: Sequence[str], directory: Path) -> AsyncItera
                     *ENDS_WITH_PARENT, *program, *_flags(directory), stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=directory
                 )  # fmt: skip
             try:
+                one.problem = lambda: "" if process.returncode is None else _end_of(directory / "log")
                 await one.settle()
                 yield one
-                if process.returncode is not None:
-                    raise RuntimeError(f"{name} ended: {(directory / 'log').read_text(errors='replace')[-2000:]}")
+                await one.settle()
             finally:
                 if process.returncode is None:
                     process.kill()
                 await process.wait()
+
+
+def _end_of(log: Path) -> str:
+    return log.read_text(errors="replace")[-2000:] or "it said nothing"
 
 
 def _flags(directory: Path) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from bayplan.api.types import apps_v1, core_v1
+from bayplan.api.types import apps_v1, batch_v1, core_v1
 from bayplan.controllers.base import controller_of
 from bayplan.testing.builders import deployment, metadata, owner, pod, replica_set
 from bayplan.testing.cluster import LiveCluster, running_cluster
@@ -56,6 +56,43 @@ def test_a_pod_that_loses_its_label_is_let_go_and_replaced() -> None:
             return len(await cluster.pods(app="web")) == 2
 
         await cluster.eventually(surplus_is_gone)
+
+    live(scenario)
+
+
+def test_a_deployment_adopts_a_replica_set_whose_labels_come_to_fit() -> None:
+    async def scenario(cluster: LiveCluster) -> None:
+        await cluster.client.create(deployment("web", 1))
+        await cluster.eventually(lambda: pods_are_ready(cluster, 1))
+        await cluster.client.create(replica_set("other", 0, meta={"labels": {"app": "other"}}))
+        await cluster.client.patch(apps_v1.ReplicaSet, "other", "default", {"metadata": {"labels": {"app": "web"}}})
+
+        async def adopted() -> bool:
+            reference = controller_of(await cluster.client.get(apps_v1.ReplicaSet, "other", "default"))
+            return reference is not None and (reference.kind, reference.name) == ("Deployment", "web")
+
+        await cluster.eventually(adopted)
+
+    live(scenario)
+
+
+def test_pods_that_a_job_takes_away_itself_have_not_failed() -> None:
+    async def scenario(cluster: LiveCluster) -> None:
+        container = core_v1.Container(name="c", image="i")
+        template = core_v1.PodTemplateSpec(spec=core_v1.PodSpec(containers=(container,), restart_policy="Never"))
+        spec = batch_v1.JobSpec(parallelism=2, completions=2, template=template)
+        await cluster.client.create(batch_v1.Job(metadata=metadata("batch", "default"), spec=spec))
+
+        async def has_pods(count: int) -> bool:
+            status = (await cluster.client.get(batch_v1.Job, "batch", "default")).status
+            pods = (await cluster.client.list(core_v1.Pod, "default")).items
+            return (status.ready or 0) == len(pods) == count and not status.terminating
+
+        await cluster.eventually(lambda: has_pods(2))
+        await cluster.client.patch(batch_v1.Job, "batch", "default", {"spec": {"suspend": True}})
+        await cluster.eventually(lambda: has_pods(0))
+        status = (await cluster.client.get(batch_v1.Job, "batch", "default")).status
+        assert (status.failed, status.succeeded) == (0, 0)
 
     live(scenario)
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from bayplan.api.errors import ApiError
 from bayplan.api.selectors.labels import compile_selector
 from bayplan.api.types import rbac_v1
@@ -40,7 +38,7 @@ class ClusterRoleAggregationController(Controller):
         if rules == tuple(role.rules):
             return
         try:
-            await self.client.update(replace(role, rules=rules))
+            await self.client.apply(rbac_v1.ClusterRole, key, "", {"rules": rules}, manager=self.name)
         except ApiError as error:
             if error.code != 404:
                 raise

@@ -10,12 +10,15 @@ import msgspec
 
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, resource_v1
-from bayplan.client.client import STRATEGIC_PATCH
 from bayplan.controllers.base import Controller, controller_of
 from bayplan.controllers.volumes import resource_claim_rules as rules
 from bayplan.informers.cache import key_of
 
 _POD, _CLAIM = "pod:", "claim:"
+
+
+_MANAGER = "ResourceClaimController"
+"""Whose the names of generated claims are in pods' statuses."""
 
 
 class ResourceClaimController(Controller):
@@ -111,11 +114,16 @@ class ResourceClaimController(Controller):
             if claim.metadata.name != rules.recorded_name(pod, entry.name):
                 named[entry.name] = claim.metadata.name
         if named:
-            statuses = [{"name": entry, "resourceClaimName": name} for entry, name in named.items()]
-            patch = {"metadata": {"uid": pod.metadata.uid}, "status": {"resourceClaimStatuses": statuses}}
-            pod = await self.client.patch(
-                core_v1.Pod, pod.metadata.name, where, patch, patch_type=STRATEGIC_PATCH, subresource="status"
+            known = {one.name: one.resource_claim_name for one in pod.status.resource_claim_statuses}
+            statuses = [
+                {"name": entry, **({"resourceClaimName": name} if name else {})}
+                for entry, name in {**known, **named}.items()
+            ]
+            status = {"resourceClaimStatuses": statuses}
+            await self.client.apply(
+                core_v1.Pod, pod.metadata.name, where, {"status": status}, manager=_MANAGER, subresource="status"
             )
+            pod = await self.client.get(core_v1.Pod, pod.metadata.name, where)
         if pod.spec.node_name:
             await self._reserve(pod)
 

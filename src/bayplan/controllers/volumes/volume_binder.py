@@ -19,7 +19,6 @@ from bayplan.controllers.base import Controller
 from bayplan.controllers.pods import claims_of, has_ended
 from bayplan.controllers.volumes import volume_rules as rules
 from bayplan.informers.cache import SPEC, key_of
-from bayplan.support.timestamps import rfc3339
 
 PROVISIONER = "bayplan.dev/local"
 ROOT = "/var/lib/bayplan/volumes"
@@ -347,9 +346,7 @@ class PersistentVolumeBinder(Controller):
     async def _volume_phase(self, volume: core_v1.PersistentVolume, phase: str, message: str = "") -> None:
         if volume.status.phase == phase:
             return
-        status = core_v1.PersistentVolumeStatus(
-            phase=phase, message=message, last_phase_transition_time=rfc3339(self.clock.now())
-        )
+        status = core_v1.PersistentVolumeStatus(phase=phase, message=message)  # since when, the server adds
         await self._write_status(_VOLUME, volume, status)
 
     async def _update(self, kind: str, changed: Any, before: Any = None) -> Any:

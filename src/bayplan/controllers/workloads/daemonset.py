@@ -135,7 +135,8 @@ class DaemonSetController(PodOwner):
         for pod in plan.failed:
             self._tell_failed(one, pod)
         await self.delete_pods(key, one, plan.delete[:BURST])
-        return await self.create_pods(key, one, [self._new_pod(one, node, digest) for node in plan.create[:BURST]])
+        pods = [self._new_pod(one, node, digest) for node in plan.create[:BURST]]
+        return (await self.create_pods(key, one, pods)).problem
 
     def _tell_failed(self, one: apps_v1.DaemonSet, pod: core_v1.Pod) -> None:
         failed = pod.status.phase == "Failed"

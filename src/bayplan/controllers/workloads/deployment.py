@@ -20,6 +20,7 @@ from bayplan.controllers.base import (
     controller_of,
     held_or_free,
     index_by_controller,
+    index_by_namespace,
     is_still_there,
     owner_reference,
     release,
@@ -42,10 +43,20 @@ class DeploymentController(Controller):
         index_by_controller(self.sets)
         index_by_controller(self.pods)
         self._memory = WriteMemory(self.clock)
-        self.sets.on_change(delete=self._set_gone)
+        self.sets.on_change(
+            add=self._orphan_seen, update=lambda old, new: self._orphan_seen(new), delete=self._set_gone
+        )
+        index_by_namespace(self.deployments)
         self.watch_keys(self.deployments)
         self.watch_owned(self.sets, "Deployment")
         self.pods.on_change(delete=self._pod_deleted)
+
+    def _orphan_seen(self, one: apps_v1.ReplicaSet) -> None:
+        """Whose selector fits a ReplicaSet without owner adopts it."""
+        if controller_of(one) is None:
+            for deployment in self.deployments.cache.by_index("namespace", one.metadata.namespace):
+                if compile_selector(deployment.spec.selector).matches(one.metadata.labels):
+                    self.queue.add(key_of(deployment))
 
     def _set_gone(self, one: apps_v1.ReplicaSet) -> None:
         owner = controller_of(one)

@@ -168,11 +168,10 @@ class JobController(PodOwner):
             active -= len(plan.delete)
             ready = min(ready, active)
             terminating += len(plan.delete)
-            problem = await self.create_pods(
+            made, problem = await self.create_pods(
                 key, job, [self._new_pod(job, tally, index, group) for index in plan.create]
             )
-            if not problem:
-                active += len(plan.create)
+            active += made
             if plan.again is not None:
                 self.queue.add_after(key, plan.again)
             if not plan.create and job_rules.is_complete(job, tally, active):

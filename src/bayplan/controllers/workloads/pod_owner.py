@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
@@ -46,6 +46,14 @@ _MANY = 20
 _REST, _LEAST_REST, _LONGEST_REST = 0.0001, 0.03, 1.0
 """Seconds per pod that changes of the pods of an owner wait to be looked at together, the least and the most: pods of one owner
 mostly change together, and each look at them may cost a write of its status."""
+
+
+class Creation(NamedTuple):
+    """What became of pods that were to be created."""
+
+    made: int
+    problem: str
+    """Why it did not go well; empty if it did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,21 +273,22 @@ class PodOwner(Controller):
         self._unsure[key] = self.clock.monotonic() + pause
         self.queue.add_after(key, pause + 0.001)
 
-    async def create_pods(self, key: str, owner: Any, pods: Iterable[core_v1.Pod]) -> str:
-        """Create pods, few at first and more while it goes well. Returns why it did not, or "". What is not begun is not made.
+    async def create_pods(self, key: str, owner: Any, pods: Iterable[core_v1.Pod]) -> Creation:
+        """Create pods, few at first and more while it goes well. What is not begun is not made.
 
         That the namespace is going away is no failure, but nothing more is tried.
         """
-        batch, rest = 1, iter(pods)
+        made, batch, rest = 0, 1, iter(pods)
         while chosen := list(islice(rest, batch)):
             self.expectations.expect_creations(key, len(chosen))
             failures = [
                 error for error in await asyncio.gather(*(self._create(key, owner, pod) for pod in chosen)) if error
             ]
+            made += len(chosen) - len(failures)
             if failures:
-                return "" if is_terminating_namespace(failures[0]) else str(failures[0])
+                return Creation(made, "" if is_terminating_namespace(failures[0]) else str(failures[0]))
             batch *= 2
-        return ""
+        return Creation(made, "")
 
     async def _create(self, key: str, owner: Any, new: core_v1.Pod) -> ApiError | TransportError | None:
         try:

@@ -141,7 +141,8 @@ class ReplicasController(PodOwner):
 
     async def _act(self, key: str, owner: Any, actions: Actions) -> Failure | None:
         template = owner.spec.template or core_v1.PodTemplateSpec()
-        problem = await self.create_pods(key, owner, (self.pod_of(owner, template) for _ in range(actions.create)))
+        pods = (self.pod_of(owner, template) for _ in range(actions.create))
+        problem = (await self.create_pods(key, owner, pods)).problem
         if problem:
             return Failure("FailedCreate", problem)
         try:

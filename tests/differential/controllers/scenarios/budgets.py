@@ -70,9 +70,9 @@ def scenarios() -> list[Scenario]:
                             ],
                         },
                     ),
+                    rest(17),
                 ],
                 [run()],
-                [rest(17)],
                 [set_spec("Deployment", "web", replicas=6)],
                 [rest(17)],
             ],
@@ -88,9 +88,7 @@ def scenarios() -> list[Scenario]:
                             "maxReplicas": 4,
                             "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "missing"},
                         },
-                    )
-                ],
-                [
+                    ),
                     create(
                         "HorizontalPodAutoscaler",
                         "strange",
@@ -98,9 +96,9 @@ def scenarios() -> list[Scenario]:
                             "maxReplicas": 4,
                             "scaleTargetRef": {"apiVersion": "example.com/v1", "kind": "Thing", "name": "missing"},
                         },
-                    )
+                    ),
+                    rest(17),
                 ],
-                [rest(17)],
             ],
         ),
     ]

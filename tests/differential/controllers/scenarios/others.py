@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tests.differential.controllers.builders import owned_config_map, pod, service, set_spec
+from tests.differential.controllers.builders import (
+    daemon_set,
+    deployment,
+    job,
+    owned_config_map,
+    pod,
+    service,
+    set_spec,
+)
 from tests.differential.controllers.steps import Scenario, create, delete, end, patch, reap, rest, run
 
 
@@ -223,5 +231,15 @@ def scenarios() -> list[Scenario]:
         Scenario(
             "lost-pods",
             [[pod("lost", nodeName="node-4"), pod("waits")], [run("lost")], [delete("Node", "node-4")], [rest(1)]],
+        ),
+        Scenario(
+            "namespace-full",
+            [
+                [deployment(2), service(), daemon_set(), job(), create("ConfigMap", "c", data={"a": "b"})],
+                [run()],
+                [delete("Namespace", "namespace-full"), reap()],
+                [reap()],
+                [reap()],
+            ],
         ),
     ]

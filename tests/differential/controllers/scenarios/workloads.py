@@ -392,4 +392,51 @@ def scenarios() -> list[Scenario]:
                 [unready(most=1)],
             ],
         ),
+        Scenario(
+            "statefulset-orphans",
+            [
+                [stateful_set(2, podManagementPolicy="Parallel")],
+                [run()],
+                [delete("StatefulSet", "db", "Orphan")],
+                [stateful_set(3, podManagementPolicy="Parallel")],
+                [run()],
+                [delete("StatefulSet", "db", "Background")],
+                [reap()],
+            ],
+        ),
+        Scenario(
+            "daemonset-nodes",
+            [
+                [daemon_set(template=template("agent", nodeSelector={"extra": "yes"}))],
+                [patch("Node", "node-0", {"metadata": {"labels": {"extra": "yes"}}})],
+                [run()],
+                [patch("Node", "node-0", {"metadata": {"labels": {"extra": None}}})],
+                [reap()],
+                [set_spec("DaemonSet", "agent", template={"spec": {"nodeSelector": None}})],
+                [run()],
+                [delete("DaemonSet", "agent", "Orphan")],
+                [daemon_set()],
+                [delete("DaemonSet", "agent")],
+                [reap()],
+            ],
+        ),
+        Scenario(
+            "deployment-selectors",
+            [
+                [
+                    deployment(2),
+                    create(
+                        "ReplicaSet",
+                        "web-mine",
+                        spec={"replicas": 1, "selector": selecting("web"), "template": template("web")},
+                    ),
+                ],
+                [run()],
+                [patch("ReplicaSet", "web-mine", {"metadata": {"labels": {"app": "web"}}})],
+                [reap()],
+                [set_spec("Deployment", "web", replicas=1, revisionHistoryLimit=0, minReadySeconds=1)],
+                [reap()],
+                [patch("Deployment", "web", {"metadata": {"annotations": {"note": "x"}, "labels": {"a": "b"}}})],
+            ],
+        ),
     ]
