@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from bayplan.api.types import core_v1
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Request
 from bayplan.apiserver.settings import ApiServerSettings
+from bayplan.apiserver.verbs import create as create_verb
 from bayplan.apiserver.writes.create_templates import CreateTemplates
 from bayplan.apiserver.writes.shared_parts import Copy, copy_of
 from tests.apiserver.instances import note_instances, recorded_creates
@@ -182,6 +184,28 @@ def test_the_third_of_a_template_takes_the_fast_path(instances: list[str]) -> No
             assert (await server.send("GET", f"{PODS}/five"))[0] == 404
 
     asyncio.run(run())
+
+
+def test_of_pods_that_come_at_a_time_one_is_learned_from(
+    instances: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    learned: list[str] = []
+
+    def noted(call: Any, *arguments: Any) -> Any:
+        learned.append(json.loads(call.request.body)["metadata"]["name"])
+        return make(call, *arguments)
+
+    make = create_verb._make_with_stand_ins
+    monkeypatch.setattr(create_verb, "_make_with_stand_ins", noted)
+
+    async def run() -> None:
+        async with Server(store=f"sqlite:{tmp_path}/store.db") as server:
+            together = [server.send("POST", PODS, pod(f"p{number}")) for number in range(6)]
+            assert [code for code, _ in await asyncio.gather(*together)] == [201] * 6
+            assert (await server.send("POST", PODS, pod("later")))[0] == 201
+
+    asyncio.run(run())
+    assert (learned, instances) == (["p1"], ["later"])
 
 
 def test_what_pods_share_is_found_out_when_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -458,6 +458,49 @@ def test_pods_of_different_applications_go_the_short_way_together(repeated: list
     asyncio.run(run())
 
 
+TRICKY = '"nodeName":"n", "securityContext":{},"x":{},"status":{"a":"b"}} "spec":{ "managedFields":['
+SPECS: list[dict[str, Any]] = [
+    {"metadata": {"annotations": {"a": TRICKY}}},
+    {"schedulingGates": [{"name": "example.com/gate"}]},
+    {"nodeSelector": {"a": "b"}, "restartPolicy": "Never", "terminationGracePeriodSeconds": 7},
+    {"hostNetwork": True, "containers": [{"name": "c", "image": "2026-01-02T03:04:05Z"}]},
+    {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"ephemeral-storage": "501M"}}}]},
+    {"containers": [{"name": "c", "image": "i", "args": [TRICKY], "env": [{"name": "A", "value": TRICKY}]}]},
+    {"containers": [{"name": "c", "image": "i", "livenessProbe": {"exec": {"command": ["x"]}, "terminationGracePeriodSeconds": 3}}]},
+    {"initContainers": [{"name": "i", "image": "x", "restartPolicy": "Always", "securityContext": {"runAsUser": 1}}]},
+    {"metadata": {"ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u-1", "controller": True}]}},
+    {"metadata": {"finalizers": ["example.com/f"]}},
+    {"tolerations": [{"key": "a", "operator": "Exists"}], "priority": 0, "securityContext": {"runAsUser": 1}},
+    {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}}}},
+]  # fmt: skip
+"""Of pods that have little in common. The first ones differ in what a binding looks at, or keep next to it."""
+ORDINARY = SPECS[4:]
+
+
+def test_pods_that_have_little_in_common_are_bound_as_each_would_be_alone(
+    repeated: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> list[Any]:
+        async with PodServer() as server:
+            answers: list[Any] = []
+            for index, spec in enumerate([*SPECS, *ORDINARY, *ORDINARY]):
+                name, own = f"p{index:02d}", spec.get("schedulingGates")
+                made = (await server.send("POST", PODS, pod(name, **spec)))[1]
+                code, answer = await server.take(BOUND, name, made["metadata"]["uid"], f"n{index}")
+                assert code == (409 if own else 201)
+                answers.append(answer)
+                found = (await server.send("GET", f"{PODS}/{name}"))[1]["spec"]
+                expected = made["spec"] if own else {**made["spec"], "nodeName": f"n{index}"}
+                assert found == expected
+            return [*answers, *server.state()]
+
+    fast = asyncio.run(run())
+    assert repeated == [f"p{number:02d}" for number in range(6, 28)]
+    monkeypatch.setattr(WriteMemo, "change", none)
+    assert fast == asyncio.run(run())
+
+
 def test_labels_that_admission_gives_and_that_are_not_valid_take_the_slow_path(
     repeated: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,7 +36,7 @@ _NAME_TRIES = 8
 
 async def create(call: Call) -> Response:
     """A new object from the body."""
-    templates, body = call.context.create_templates, call.request.body
+    templates = call.context.create_templates
     request_key = templates.request_key(call)
     if request_key is not None and (found := templates.find(request_key, call)) is not None:
         made = await _create_instance(call, found)
@@ -45,7 +45,7 @@ async def create(call: Call) -> Response:
     obj = body_object(call, call.kind.type, call.kind.kind, call.kind.api_version)
     entry = await create_object(call, obj)
     if request_key is not None and not call.warnings:
-        templates.note(call.stored, request_key, body, entry, partial(_make_with_stand_ins, call))
+        templates.note(call, request_key, entry, partial(_make_with_stand_ins, call))
     return call.answer(201, entry)
 
 

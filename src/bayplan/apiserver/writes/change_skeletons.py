@@ -1,6 +1,9 @@
 """What changes of pods and pod groups have in common: requests and objects without the values that are each object's own.
 
 {"name":"a","uid":"1",...,"nodeName":"n"}   skeleton  {"name":_,"uid":_,...,"nodeName":_}   slot values  a, 1, n
+
+A binding neither changes nor looks at most of a pod: owners, managers, containers, what the scheduler went by. That is left out as well, so that pods
+which have nothing else in common are bound alike.
 """
 
 from __future__ import annotations
@@ -49,6 +52,16 @@ NODE_FIELDS: Final = frozenset((NODE_FIELD, NOMINATION_FIELD))
 """Selectable fields that are slots."""
 _KEY_BYTES: Final = 500
 """What an entry holds besides its bytes."""
+_KEPT: Final = b'"\0kept"'
+"""Stands for a part of a pod that a binding leaves alone."""
+_KEPT_STARTS: Final = (b'"ownerReferences":[', b'"finalizers":[', b'"managedFields":[', b'"spec":{')
+_KEPT_END: Final = b'","terminationGracePeriodSeconds":'
+"""The first such part: the end of the metadata and the spec up to what happens when its containers end."""
+_LATER_START: Final = b'"securityContext":{'
+_LATER_END: Final = b'},"status":{'
+"""The second one: what follows the node in the spec. Quotation marks within texts are escaped, so none of these is part of one."""
+_GATES: Final = b'"schedulingGates":['
+"""Pods with these are not bound."""
 Key = tuple[object, ...]
 SlotValues = list[bytes | None]
 """By slot; None for slots that are absent, or not known yet."""
@@ -76,10 +89,37 @@ class RequestKey(NamedTuple):
     """Keys of labels that the pod gets."""
 
 
+class PodParts(NamedTuple):
+    """The bytes of a pod, perhaps without parts that a change leaves alone."""
+
+    body: bytes
+    kept: tuple[bytes, ...] = ()
+
+    @staticmethod
+    def of_bound(body: bytes) -> PodParts:
+        """Those of a pod that is to be bound, or was."""
+        start = min((at for mark in _KEPT_STARTS if (at := body.find(mark)) >= 0), default=-1)
+        end = body.find(_KEPT_END, start)
+        later = body.find(_LATER_START, end)
+        last = body.find(_LATER_END, later)
+        if -1 in (start, end, later, last) or body.find(_GATES, later, last) >= 0:
+            return PodParts(body)
+        shortened = b"".join((body[:start], _KEPT, body[end:later], _KEPT, body[last:]))
+        return PodParts(shortened, (body[start:end], body[later:last]))
+
+    def completed(self, body: bytes) -> bytes:
+        """Other bytes with the parts that are left alone."""
+        for part in self.kept:
+            body = body.replace(_KEPT, part, 1)
+        return body
+
+
 class Subject(NamedTuple):
     """A pod, and the request to change it."""
 
     entry: Entry
+    parts: PodParts
+    """Of the pod before."""
     request_key: RequestKey
     now: bytes
     times: list[bytes]
@@ -199,7 +239,7 @@ class MemoEntry(NamedTuple):
             if slot_values[slot] not in (None, time):
                 return None
             slot_values[slot] = time
-        if not self.before.matches(subject.entry.body, slot_values) or not _is_volume(slot_values[_VOLUME]):
+        if not self.before.matches(subject.parts.body, slot_values) or not _is_volume(slot_values[_VOLUME]):
             return None
         times = [time for time in slot_values[_FIRST_TIME:] if time is not None]
         return slot_values if sorted({*times}) == times and all(map(_is_time, times)) else None
@@ -233,16 +273,20 @@ class Outcome(NamedTuple):
 
 def outcome_of(subject: Subject, after: Entry, fields: dict[str, str]) -> Outcome | None:
     """An outcome of the slow path; None if it depends on slot values. fields: selectable fields that changed."""
-    times = sorted({subject.now, *subject.times, *_TIME.findall(subject.entry.body)})
+    parts = subject.parts
+    later_parts = PodParts.of_bound(after.body) if parts.kept else PodParts(after.body)
+    if later_parts.kept != parts.kept:
+        return None
+    times = sorted({subject.now, *subject.times, *_TIME.findall(parts.body)})
     slot_values = subject.slot_values()
-    group = _GROUP_NAME.search(subject.entry.body)
+    group = _GROUP_NAME.search(parts.body)
     slot_values[_GROUP] = group[1] if group is not None else None
-    volume = _VOLUME_TEXT.search(subject.entry.body)
+    volume = _VOLUME_TEXT.search(parts.body)
     slot_values[_VOLUME] = volume[1] if volume is not None else None
     slot_values[_FIRST_TIME:] = times
     before, later = (
-        _with_placeholders(subject, subject.entry, slot_values, is_after=False),
-        _with_placeholders(subject, after, slot_values, is_after=True),
+        _with_placeholders(subject, parts.body, subject.entry.revision, slot_values, is_after=False),
+        _with_placeholders(subject, later_parts.body, after.revision, slot_values, is_after=True),
     )
     if len(slot_values) > len(_PLACEHOLDERS) or b'"deletionTimestamp"' in before or _TIME.search(later):
         return None  # a time of the outcome was computed from others
@@ -286,10 +330,12 @@ def _is_volume(text: bytes | None) -> bool:
     return text is None or (len(text) == len(_VOLUME_PREFIX) + 5 and text.startswith(_VOLUME_PREFIX))
 
 
-def _with_placeholders(subject: Subject, entry: Entry, slot_values: SlotValues, *, is_after: bool) -> bytes:
+def _with_placeholders(
+    subject: Subject, body: bytes, revision: int, slot_values: SlotValues, *, is_after: bool
+) -> bytes:
     """A pod's bytes, before or after, with placeholders for slot values."""
-    body = subject.with_label_slots(entry.body, is_after=is_after).replace(
-        b',"resourceVersion":"%d"' % entry.revision, _ANY_REVISION, 1
+    body = subject.with_label_slots(body, is_after=is_after).replace(
+        b',"resourceVersion":"%d"' % revision, _ANY_REVISION, 1
     )
     given = (_GIVEN, b"nodeName" if subject.field == NODE_FIELD else b"nominatedNodeName")
     for slot, member in (given, *_OWN):

@@ -218,12 +218,11 @@ class CreateTemplates:
 
     def find(self, request_key: RequestKey, call: Call) -> Match | None:
         """The template of a body; None if there is none, or what it says does not hold any more, or not for this body or user."""
-        found = self._found(request_key, call.request.body, call.request.user, call.stored)
+        found = self._found(request_key, texts_of(call.request.body), call.request.user, call.stored)
         self._hit_rates[request_key.resource].record(hit=found is not None)
         return found
 
-    def _found(self, request_key: RequestKey, body: bytes, user: User, kind: Kind) -> Match | None:
-        parts = texts_of(body)
+    def _found(self, request_key: RequestKey, parts: BodyTexts, user: User, kind: Kind) -> Match | None:
         open_texts = self._skeletons.get((request_key, parts.skeleton))
         if open_texts is None:
             return None
@@ -238,9 +237,12 @@ class CreateTemplates:
             return None
         return Match(template, [texts[one.text] for one in open_texts.open], open_texts.has_name)
 
-    def note(self, kind: Kind, request_key: RequestKey, body: bytes, entry: Entry, make: MakeWithStandIns) -> None:
-        """Learn from an object that was made of a body without any warning, when there was one like it before."""
+    def note(self, call: Call, request_key: RequestKey, entry: Entry, make: MakeWithStandIns) -> None:
+        """Learn from an object that was made without any warning, when there was one like it before. Of several that were made at a time one is enough."""
+        kind, body = call.stored, call.request.body
         parts = texts_of(body)
+        if self._found(request_key, parts, call.request.user, kind) is not None:
+            return
         open_texts = self._skeletons.get((request_key, parts.skeleton))
         is_new = open_texts is None
         if open_texts is None:

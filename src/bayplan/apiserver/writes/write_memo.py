@@ -27,6 +27,7 @@ from bayplan.apiserver.writes.change_skeletons import (
     NODE_FIELDS,
     Key,
     MemoEntry,
+    PodParts,
     RequestKey,
     RequestSkeleton,
     SlotValues,
@@ -100,7 +101,7 @@ class Change:
             return None
         memo_entry, slot_values = self._known
         entry, call, objects = self._subject.entry, self._call, self._call.context.objects
-        value = call.stored.type_meta + memo_entry.after.filled_in(slot_values)
+        value = call.stored.type_meta + self._subject.parts.completed(memo_entry.after.filled_in(slot_values))
         if len(value) > objects.max_object_bytes:
             return None  # it may be too large in the form that is limited
         fields = {**entry.fields, **memo_entry.fields, **self._subject.given_fields}
@@ -167,7 +168,8 @@ class WriteMemo:
         now = rfc3339(call.context.clock.now()).encode()
         field = NODE_FIELD if operation == BINDING else NOMINATION_FIELD
         entry = call.context.objects.newest(call.stored, entry)
-        change = Change(self, call, Subject(entry, request_key, now, times, given, field, labels))
+        parts = PodParts.of_bound(entry.body) if operation == BINDING else PodParts(entry.body)
+        change = Change(self, call, Subject(entry, parts, request_key, now, times, given, field, labels))
         hit_rate.record(hit=change.is_known)
         return change
 
