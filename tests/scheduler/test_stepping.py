@@ -129,3 +129,35 @@ def test_the_debugger_does_what_is_typed(tmp_path: Path) -> None:
     assert "before the first step" in result.output
     assert CliRunner().invoke(main, question, input="").exit_code == 0
     assert CliRunner().invoke(main, [*question[:3], "shop/none", *question[4:]]).exit_code == 2
+
+
+RAISING = """\
+from bayplan.scheduler.framework.extension_points import PreEnqueuePlugin, PreFilterPlugin, ScalarFilterPlugin, Scope, ScorePlugin
+class Raising({base}):
+    name = "Raising"
+    filter_scope = Scope.NODE
+    score_scope = Scope.ROW
+    def {method}:
+        raise ValueError("why")
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "method", "step"),
+    [
+        ("PreEnqueuePlugin", "pre_enqueue(self, pod)", "PreEnqueue"),
+        ("PreFilterPlugin", "pre_filter(self, state, pod)", "PreFilter"),
+        ("ScalarFilterPlugin", "filter_node(self, state, pod, row)", "Filter"),
+        ("ScorePlugin", "score(self, state, pod, rows)", "Score"),
+    ],
+)
+def test_a_plugin_that_raises_is_a_step_that_names_the_line(tmp_path: Path, base: str, method: str, step: str) -> None:
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    (tmp_path / "raising.py").write_text(RAISING.format(base=base, method=method))
+    words = ["scheduler", "plugin", "debug", "shop/p", "--cluster", str(tmp_path / "cluster.yaml")]
+    found = CliRunner().invoke(main, [*words, "--plugin", str(tmp_path / "raising.py")], input="all\n")
+    assert found.exit_code == 0, found.output
+    lines = found.output.splitlines()
+    assert any(
+        line.removeprefix("(debug) ").startswith(f"{step} Raising: ") and "raising.py:7" in line for line in lines
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -50,7 +52,10 @@ def debug(
 
 
 def _follow(steps: DecisionSteps) -> None:
-    """Do what is typed, until the end of the input."""
+    """Do what is typed, until the end of the input; in a terminal, the arrow keys bring back earlier lines."""
+    if sys.stdin.isatty():
+        with contextlib.suppress(ImportError):
+            import readline  # noqa: F401
     while True:
         try:
             line = click.prompt("(debug)", default="step", show_default=False, prompt_suffix=" ")

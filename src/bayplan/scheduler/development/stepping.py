@@ -6,8 +6,8 @@
     steps.why("node-3")        # everything that was said of one node
 
 In a notebook steps show themselves as tables. Every plugin is asked anew and about every node, also about those that an earlier plugin
-refused; nothing is changed. The decision itself is that of the planner, with what it keeps between decisions: where the two differ, a
-plugin does not keep its scope.
+refused; nothing is changed. A plugin that raises is a step like others, which says where. The decision itself is that of the planner,
+with what it keeps between decisions: where the two differ, a plugin does not keep its scope.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from typing import Any, Final
 
 from bayplan.scheduler.cycle import Cycle
 from bayplan.scheduler.decision import Decision
-from bayplan.scheduler.framework.state import CycleState
+from bayplan.scheduler.framework.extension_points import FilterPlugin
+from bayplan.scheduler.framework.state import CycleState, PodShape
+from bayplan.scheduler.framework.verdicts import PluginError
 from bayplan.scheduler.library import Planner
 from bayplan.scheduler.preparation import prepare, prepare_missing
 from bayplan.scheduler.snapshot.pods import PodInfo
@@ -140,11 +142,15 @@ def step_through(planner: Planner, pod: Any) -> DecisionSteps:
 
 def _steps(cycle: Cycle, info: PodInfo, decision: Decision) -> Iterator[Step]:
     for plugin in cycle.profile.plugin_plan(info.shape).pre_enqueue:
-        reject = plugin.pre_enqueue(info)
+        try:
+            reject = plugin.pre_enqueue(info)
+        except PluginError as error:
+            yield Step("PreEnqueue", plugin.name, str(error))
+            continue
         yield Step("PreEnqueue", plugin.name, PASSES if reject is None else ", ".join(reject.reasons))
     if decision.gate is None:
         yield from _filters(cycle, info, decision)
-        yield from _scores(decision)
+        yield from _scores(cycle, info, decision)
         if decision.post_filter is not None:
             victims = f"evict {', '.join(decision.victims)} on {decision.nominated_node}" if decision.victims else ""
             yield Step("PostFilter", "", victims or decision.post_filter_message or "nothing helps")
@@ -154,7 +160,11 @@ def _steps(cycle: Cycle, info: PodInfo, decision: Decision) -> Iterator[Step]:
 def _filters(cycle: Cycle, info: PodInfo, decision: Decision) -> Iterator[Step]:
     profile, shape = cycle.profile, info.shape
     state = CycleState(cycle.snapshot)
-    prepared = prepare(profile, state, shape, profile.pre_filter)
+    try:
+        prepared = prepare(profile, state, shape, profile.pre_filter)
+    except PluginError as error:
+        yield Step("PreFilter", error.plugin, str(error))
+        return
     for plugin in profile.pre_filter:
         skips = plugin.name in state.skip_filter
         yield Step("PreFilter", plugin.name, "has nothing to say of this pod" if skips else "looks at nodes")
@@ -166,14 +176,13 @@ def _filters(cycle: Cycle, info: PodInfo, decision: Decision) -> Iterator[Step]:
         yield Step("PreFilter", name, f"rejects the pod: {', '.join(reject.reasons)}")
         return
     for filtering in profile.filter:
-        missing = (
-            prepare_missing(profile, filtering, state, shape) if filtering.name in profile.missing_for_filters else 0
-        )
-        if filtering.name in state.skip_filter:
+        try:
+            codes = _codes(cycle, filtering, state, info.shape)
+        except PluginError as error:
+            yield Step("Filter", filtering.name, str(error))
             continue
-        codes = [missing] * len(decision.names)
-        if not missing:
-            codes = filtering.filter(state, shape, cycle.snapshot.all_rows).tolist()
+        if codes is None:
+            continue
         said: Said = {
             name: (PASSES if code <= 0 else ", ".join(profile.reasons[code].reasons),)
             for name, code in zip(decision.names, codes, strict=True)
@@ -183,7 +192,24 @@ def _filters(cycle: Cycle, info: PodInfo, decision: Decision) -> Iterator[Step]:
         yield Step("Filter", filtering.name, f"refuses {refused} of {len(said)} nodes", ("SAYS",), _by_name(said))
 
 
-def _scores(decision: Decision) -> Iterator[Step]:
+def _codes(cycle: Cycle, plugin: FilterPlugin, state: CycleState, shape: PodShape) -> list[int] | None:
+    """What a plugin says of each node; None if it skips the pod. Raises PluginError."""
+    profile = cycle.profile
+    missing = prepare_missing(profile, plugin, state, shape) if plugin.name in profile.missing_for_filters else 0
+    if plugin.name in state.skip_filter:
+        return None
+    if missing:
+        return [missing] * len(cycle.names())
+    codes: list[int] = plugin.filter(state, shape, cycle.snapshot.all_rows).tolist()
+    return codes
+
+
+def _scores(cycle: Cycle, info: PodInfo, decision: Decision) -> Iterator[Step]:
+    if decision.node and not decision.scores:  # the decision did not need them
+        try:
+            cycle.evaluation(info.shape).score(cycle.order())
+        except PluginError as error:
+            yield Step("Score", error.plugin, str(error))
     for name, scores in decision.scores.items():
         weight = decision.weights.get(name, 1) or 1
         said: Said = {
