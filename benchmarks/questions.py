@@ -63,10 +63,10 @@ def _measured(nodes: int, pods: int, means: Mode, runner: asyncio.Runner) -> Ite
         for number in range(1, _ROUNDS + 1):
             alone = runner.run(busy.beside(()))
             beside = runner.run(busy.beside(bodies[number * _ASKED : (number + 1) * _ASKED]))
-            losses.append(100 * (1 - alone.seconds / beside.seconds))
+            losses.append(100 * (beside.seconds / alone.seconds - 1))
             answered.append(beside.answered / beside.seconds)
         text = f"{_PER_SECOND} a second about {name}{suffix}"
-        yield Figure("questions", f"{text}: scheduling is slower by", statistics.median(losses), "%")
+        yield Figure("questions", f"{text}: scheduling takes", statistics.median(losses), "% more")
         yield Figure("questions", f"{text}: answered while pods wait", statistics.median(answered), "/s")
 
 

@@ -12,9 +12,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-_ROW: Final = re.compile(r"\| (?P<benchmark>[^|]+) \| (?P<name>[^|]+) \| (?P<value>[0-9.,]+) \| (?P<unit>[^|]*) \|")
+_ROW: Final = re.compile(r"\| (?P<benchmark>[^|]+) \| (?P<name>[^|]+) \| (?P<value>-?[0-9.,]+) \| (?P<unit>[^|]*) \|")
 _RATES: Final = re.compile(r"/s$|^%$")
 """Units of which more is better; of all others (seconds, bytes) less is."""
+_MORE: Final = "% more"
+"""The unit of what comes on top of a whole. The wholes are compared, since a small share doubles by chance."""
 TOLERANCE: Final = 0.10
 
 
@@ -47,9 +49,12 @@ def compare(former: Iterable[str], current: Iterable[str], tolerance: float = TO
     for key in before.keys() & now.keys():
         benchmark, name, unit = key
         old, new = before[key], now[key]
-        if not (old and new):
+        if unit == _MORE:
+            gain = (100 + old) / (100 + new)
+        elif not (old and new):
             continue
-        gain = new / old if _RATES.search(unit) else old / new
+        else:
+            gain = new / old if _RATES.search(unit) else old / new
         if not 1 - tolerance <= gain <= 1 / (1 - tolerance):
             changes.append(Change(f"{benchmark}: {name}", old, new, unit, gain))
     return sorted(changes, key=lambda change: (change.gain, change.name))

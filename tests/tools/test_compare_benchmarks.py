@@ -44,6 +44,23 @@ def test_rates_are_to_be_high_and_times_low(pods: str, seconds: str, worse: list
     assert [change.name for change in changes if change.gain > 1] == better
 
 
+@pytest.mark.parametrize(
+    ("former", "current", "gains"),
+    [
+        ("4", "8", []),
+        ("8", "4", []),
+        ("-3.05", "2", []),
+        ("4", "20", [104 / 120]),
+        ("20", "-3", [120 / 97]),
+    ],
+)
+def test_what_comes_on_top_is_to_be_low_and_counts_with_the_whole(
+    former: str, current: str, gains: list[float]
+) -> None:
+    pages = [f"| questions | scheduling takes | {value} | % more |  |\n" for value in (former, current)]
+    assert [change.gain for change in compare(pages[:1], pages[1:])] == gains
+
+
 def test_what_is_worse_fails_the_night(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = {}
     for name, text in (("a", page("1,000", "2")), ("b", page("500", "2")), ("none", "")):
