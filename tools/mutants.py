@@ -54,7 +54,13 @@ PACKAGES: Final = {
         "src/bayplan/scheduler/plugins",
         tuple(
             f"tests/scheduler/{one}"
-            for one in ("plugins", "test_golden.py", "test_gangs.py", "test_placements.py", "test_policy.py")
+            for one in (
+                "plugins",
+                "test_golden.py",
+                "gangs/test_gangs.py",
+                "gangs/test_placements.py",
+                "test_policy.py",
+            )
         ),
     ),
     "store": Package("src/bayplan/store", ("tests/store",)),
