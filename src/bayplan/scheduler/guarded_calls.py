@@ -10,7 +10,7 @@ import dataclasses
 import logging
 import math
 import sys
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Collection, Generator
 from functools import wraps
 from pathlib import Path
 from typing import Any, Final
@@ -290,15 +290,20 @@ def _with_safe_hints(
 ) -> Callable[[], tuple[EventHint, ...]]:
     """An event about which a hint fails may help."""
 
+    def safe(one: EventHint) -> EventHint:
+        hint, partitions = one.hint, one.partitions
+        if hint is not None:
+            hint = _replaced(limit, hint, True, lambda answer: isinstance(answer, bool), complaints)
+        if partitions is not None:
+            partitions = _replaced(limit, partitions, None, _are_partitions, complaints)
+        return dataclasses.replace(one, hint=hint, partitions=partitions)
+
     @wraps(method)
     def events() -> tuple[EventHint, ...]:
-        return tuple(
-            dataclasses.replace(
-                one, hint=_replaced(limit, one.hint, True, lambda answer: isinstance(answer, bool), complaints)
-            )
-            if one.hint is not None
-            else one
-            for one in method()
-        )
+        return tuple(map(safe, method()))
 
     return events
+
+
+def _are_partitions(answer: object) -> bool:
+    return answer is None or (isinstance(answer, Collection) and all(map(_is_hashable, answer)))

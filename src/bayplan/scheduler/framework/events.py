@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -55,19 +55,23 @@ def _label(resource: str, action: Action) -> str:
 
 Hint = Callable[[PodInfo, Any, Any], bool]
 """(waiting pod, old object or None, new object or None) -> whether the event may make the pod schedulable."""
+Partitions = Callable[[Any, Any], Collection[Hashable] | None]
+"""(old object or None, new object or None) -> the partitions with pods that the event may help (see `Plugin.partition_of`); None if any may have some."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventHint:
     """One kind of event that may help, and a closer look at it; without `hint` it always may.
 
-    `per_shape`: the hint looks at nothing of the waiting pod but its shape, so that one answer serves all pods alike.
+    `per_shape`: the hint looks at nothing of the waiting pod but its shape, so that one answer serves all pods alike. `partitions`: where to look for
+    pods at all, for plugins that divide theirs; without it, everywhere.
     """
 
     resource: str
     actions: Action
     hint: Hint | None = None
     per_shape: bool = False
+    partitions: Partitions | None = None
 
     def may_help(self, event: ClusterEvent, pod: PodInfo, old: Any, new: Any) -> bool:
         """Whether the event may help the pod."""

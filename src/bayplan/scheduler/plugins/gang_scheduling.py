@@ -92,12 +92,25 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin):
 
     def events(self) -> tuple[EventHint, ...]:
         return (
-            EventHint("UnscheduledPod", Action.ADD, self._completes, per_shape=True),
-            EventHint("Pod", Action.ADD, self._completes, per_shape=True),
-            EventHint("PodGroup", Action.ADD, self._is_its_group, per_shape=True),
-            EventHint("PodGroup", Action.UPDATE, self._asks_for_less, per_shape=True),
+            EventHint("UnscheduledPod", Action.ADD, self._completes, per_shape=True, partitions=self._of_pod),
+            EventHint("Pod", Action.ADD, self._completes, per_shape=True, partitions=self._of_pod),
+            EventHint("PodGroup", Action.ADD, self._is_its_group, per_shape=True, partitions=self._of_group),
+            EventHint("PodGroup", Action.UPDATE, self._asks_for_less, per_shape=True, partitions=self._of_group),
             EventHint(COMPOSITE, Action.UPDATE, self._completes_tree, per_shape=True),
         )
+
+    def _of_pod(self, old: Any, new: Any) -> tuple[str, ...] | None:
+        """The group of a pod; None if the pod means others as well, since they are in one tree."""
+        key = group_key(new)
+        if self.snapshot.catalog.trees.is_child(key):
+            return None
+        return (key,) if key else ()
+
+    def _of_group(self, old: Any, new: Any) -> tuple[str, ...] | None:
+        """A pod group; None if a change of it may mean others, since there are trees."""
+        if self.snapshot.catalog.trees.has_children:
+            return None
+        return (f"{new.metadata.namespace}/{new.metadata.name}",)
 
     def _completes(self, pod: PodInfo, old: Any, new: Any) -> bool:
         """A further pod of the gang came, and there are enough now."""

@@ -2,7 +2,7 @@
 
 Waiting pods are indexed by the plugins that rejected them and by their shape (and partition, where a plugin has any), and
 events by the plugins that care: an event which no rejecting plugin cares for costs nothing, and most others one look per
-shape, however many pods wait.
+shape, however many pods wait; those that a plugin knows to be about some partitions, one per shape in these.
 """
 
 from __future__ import annotations
@@ -38,11 +38,20 @@ class Waiting:
         self._partitions = partitions or {}
         self._pods: dict[str, dict[Hashable, dict[str, QueuedPod]]] = {}
         """Plugin -> shape, perhaps with partition -> key -> pod that the plugin rejected."""
+        self._buckets: dict[tuple[str, Hashable], dict[Hashable, None]] = {}
+        """Plugin and partition -> shapes with the partition, in the order in which they came."""
 
     def use(self, hints: Mapping[str, Iterable[EventHint]], partitions: Mapping[str, Partition]) -> None:
-        """Go by what other plugins say. Pods that wait already keep their places."""
+        """Go by what other plugins say."""
+        waiting = {
+            key: queued for buckets in self._pods.values() for pods in buckets.values() for key, queued in pods.items()
+        }
+        for queued in waiting.values():
+            self.discard(queued)
         self._hints = {plugin: tuple(found) for plugin, found in hints.items()}
         self._partitions = partitions
+        for queued in waiting.values():
+            self.add(queued)
 
     def rejected_by(self, plugin: str) -> Iterator[QueuedPod]:
         """The pods that a plugin rejected."""
@@ -54,6 +63,8 @@ class Waiting:
         queued.waits_as = tuple(self._bucket_of(plugin, queued.pod) for plugin in queued.rejected_by)
         for plugin, bucket in zip(queued.rejected_by, queued.waits_as, strict=True):
             self._pods.setdefault(plugin, {}).setdefault(bucket, {})[queued.pod.key] = queued
+            if isinstance(bucket, tuple):
+                self._buckets.setdefault((plugin, bucket[1]), {})[bucket] = None
 
     def _bucket_of(self, plugin: str, pod: PodInfo) -> Hashable:
         partition = self._partitions.get(plugin)
@@ -70,8 +81,16 @@ class Waiting:
             del pods[queued.pod.key]
             if not pods:
                 del known[bucket]
+                if isinstance(bucket, tuple):
+                    self._forget_bucket(plugin, bucket)
                 if not known:
                     del self._pods[plugin]
+
+    def _forget_bucket(self, plugin: str, bucket: tuple[Hashable, ...]) -> None:
+        alike = self._buckets[plugin, bucket[1]]
+        del alike[bucket]
+        if not alike:
+            del self._buckets[plugin, bucket[1]]
 
     def helped(self, event: ClusterEvent, old: Any, new: Any) -> Iterator[tuple[QueuedPod, bool]]:
         """The pods that an event may help, each once per plugin that says so, and whether it says so by a hint.
@@ -82,9 +101,24 @@ class Waiting:
             hints = self._interested(plugin, event)
             if hints is None:
                 continue
-            for pods in list(self._pods.get(plugin, {}).values()):
+            for pods in self._pods_in_question(plugin, hints, old, new):
                 for queued in self._helped_of(plugin, hints, pods, event, old, new):
                     yield queued, bool(hints)
+
+    def _pods_in_question(
+        self, plugin: str, hints: tuple[EventHint, ...], old: Any, new: Any
+    ) -> list[dict[str, QueuedPod]]:
+        """The buckets of a plugin in which an event may help pods."""
+        known = self._pods.get(plugin, {})
+        if plugin not in self._partitions or not hints:
+            return list(known.values())
+        partitions: dict[Hashable, None] = {None: None}  # that of pods which a plugin could not tell the partition of
+        for hint in hints:
+            found = hint.partitions(old, new) if hint.partitions is not None else None
+            if found is None:
+                return list(known.values())
+            partitions |= dict.fromkeys(found)
+        return [known[bucket] for one in partitions for bucket in self._buckets.get((plugin, one), ())]
 
     def helps(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> bool:
         """Whether an event may help a pod."""

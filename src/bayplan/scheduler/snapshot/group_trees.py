@@ -87,6 +87,11 @@ class GroupTrees:
             self._parents[key] = parent
             self._groups_in.setdefault(parent, {})[key] = None
 
+    @property
+    def has_children(self) -> bool:
+        """Whether any pod group is under a composite group."""
+        return bool(self._parents)
+
     def is_child(self, group: str) -> bool:
         """Whether a pod group is under a composite group."""
         return group in self._parents
