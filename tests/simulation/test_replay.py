@@ -155,6 +155,8 @@ class TestTables:
         found = read_nodes(nodes)
         assert found[0].status.allocatable[GPU] == "2000"
         assert found[0].metadata.labels[MODEL] == "V100M32"
+        assert read_nodes(str(nodes)) == found
+        assert read_pods(str(pods)) == arrivals
         assert replay(Workload(found, arrivals)).node_seconds["n0"] >= 10.0
 
     @pytest.mark.parametrize(
@@ -267,7 +269,7 @@ class TestRecording:
         with gzip.open(file, "wb") as output:
             output.writelines(lines)
         assert is_recording(file)
-        workload = read_recording(file)
+        workload = read_recording(str(file))
         assert len(workload.nodes) == 3
         assert sorted(round((one.ends or 0) / 100) for one in workload.arrivals) == [0, 3, 3, 3]
         assert replay(workload).placed == 4

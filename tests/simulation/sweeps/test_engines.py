@@ -85,6 +85,16 @@ def test_the_death_of_a_worker_is_an_executor_that_breaks(
     assert closed == [True]
 
 
+def test_an_engine_that_goes_away_ends_the_sweep() -> None:
+    own: Future[Any] = Future()
+    with EngineExecutor(lambda *_: own, (Lost,), lambda: None) as executor:
+        future = executor.submit(bayplan_version)
+        own.cancel()
+        own.set_running_or_notify_cancel()
+        with pytest.raises(EngineError, match="the engine is gone: run the command again"):
+            future.result(10)
+
+
 @pytest.fixture(scope="module")
 def dask() -> Iterator[str]:
     """A cluster of two workers on this machine."""

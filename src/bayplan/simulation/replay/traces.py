@@ -32,12 +32,12 @@ class TraceError(Exception):
     """A file is no trace: it names file, line and column."""
 
 
-def read_nodes(path: Path) -> tuple[Node, ...]:
+def read_nodes(path: str | Path) -> tuple[Node, ...]:
     """The nodes of a table. Raises TraceError."""
     return tuple(node_of(row, where) for where, row in _rows(path, (("sn", "name"), ("cpu_milli",), ("memory_mib",))))
 
 
-def read_pods(path: Path) -> tuple[Arrival, ...]:
+def read_pods(path: str | Path) -> tuple[Arrival, ...]:
     """The pods of a table. Raises TraceError."""
     wanted = (("name",), ("cpu_milli",), ("memory_mib",), ("creation_time",), ("deletion_time", "duration"))
     return tuple(arrival_of(row, where) for where, row in _rows(path, wanted))
@@ -48,9 +48,9 @@ def workload_on(nodes: Iterable[Node], arrivals: Iterable[Arrival]) -> Workload:
     return Workload(tuple(nodes), tuple(arrivals))
 
 
-def _rows(path: Path, wanted: tuple[tuple[str, ...], ...]) -> Iterator[tuple[str, Row]]:
+def _rows(path: str | Path, wanted: tuple[tuple[str, ...], ...]) -> Iterator[tuple[str, Row]]:
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with Path(path).open(newline="", encoding="utf-8") as file:
             reader = csv.DictReader(file)
             columns = reader.fieldnames or ()
             for names in wanted:

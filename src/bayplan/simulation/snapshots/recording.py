@@ -143,8 +143,9 @@ def is_recording(path: Path) -> bool:
         return False
 
 
-def read_recording(path: Path) -> Workload:
+def read_recording(path: str | Path) -> Workload:
     """The workload that was recorded. Raises TraceError."""
+    path = Path(path)
     nodes: dict[str, Node] = {}
     came: dict[str, tuple[float, Pod]] = {}
     arrivals: list[Arrival] = []

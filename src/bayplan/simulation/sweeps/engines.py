@@ -19,6 +19,9 @@ from bayplan import __version__
 T = TypeVar("T")
 ANSWER_SECONDS: Final = 10.0
 """Within which an engine has to answer at first."""
+_LOST: Final = (
+    "the engine is gone: run the command again when it is back; results that were kept are not worked out again"
+)
 
 
 class EngineError(Exception):
@@ -40,17 +43,22 @@ def open_engine(url: str) -> Engine:
     opened = {"dask": _dask, "ray": _ray}.get(scheme)
     if opened is None or not separator or not address:
         raise EngineError(f"{url!r}: expected dask://HOST:PORT or ray://HOST:PORT")
+
+    def connected(opening: Callable[[], T]) -> T:
+        try:
+            return opening()
+        except OSError as error:
+            raise EngineError(f"{url}: nothing answers there: {error}") from error
+
     try:
-        executor, workers = opened(address)
+        executor, workers = connected(lambda: opened(address))
     except ModuleNotFoundError as error:
         raise EngineError(f"{url}: {error.name} is missing: pip install 'bayplan[{scheme}]'") from error
-    except OSError as error:
-        raise EngineError(f"{url}: nothing answers there: {error}") from error
     with executor() as first:
         version = first.submit(bayplan_version).result()
     if version != __version__:
         raise EngineError(f"{url}: its workers have Bayplan {version}, this is {__version__}")
-    return Engine(executor, workers)
+    return Engine(lambda: connected(executor), workers)
 
 
 def bayplan_version() -> str:
@@ -76,6 +84,9 @@ class EngineExecutor(Executor):
         return future
 
     def _finish(self, future: Future[Any], done: Future[Any]) -> None:
+        if done.cancelled():  # as engines do with what they will never know
+            future.set_exception(EngineError(_LOST))
+            return
         error = done.exception()
         if error is None:
             future.set_result(done.result())
@@ -116,8 +127,9 @@ def _ray(address: str) -> tuple[Callable[[], Executor], int]:
         connect()
         call = ray.remote(max_retries=0)(_called)
         deaths = (WorkerCrashedError, NodeDiedError, OutOfMemoryError)
-        return EngineExecutor(lambda *words, **options: call.remote(words, options).future(), deaths, ray.shutdown)
+        return EngineExecutor(lambda *words, **options: call.remote(words, options).future(), deaths, lambda: None)
 
+    ray.shutdown()  # there is one connection in a process; it stays for all executors, since each new one takes seconds
     connect()
     workers = int(ray.cluster_resources().get("CPU", 0))
     if not workers:

@@ -57,8 +57,10 @@ class DirectoryResults:
             return msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.DecodeError) as error:
-            raise ResultsError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+        except OSError as error:
+            raise ResultsError(f"{path}: {error.strerror or error}") from error
+        except msgspec.DecodeError as error:
+            raise ResultsError(f"{path}: no result: {error}; remove the file, and it is worked out again") from error
 
     def put(self, digest: str, result: Result) -> None:
         path = self._path(digest)
