@@ -391,6 +391,27 @@ def test_daemons_run_where_their_rules_hold_and_do_not_come_back_elsewhere(annot
     played(story)
 
 
+@pytest.mark.parametrize("later", [False, True], ids=["from the beginning", "later"])
+def test_an_annotation_that_cannot_be_read_is_told_of_once_and_has_no_other_effect(later: bool) -> None:
+    async def story(cluster: VirtualCluster) -> None:
+        broken = {ANNOTATION: "{broken"}
+        await cluster.client.create(
+            core_v1.Pod(
+                metadata=metadata("alone", "default", annotations={} if later else broken), spec=pod("alone").spec
+            )
+        )
+        await cluster.advance(seconds=30)
+        if later:
+            await cluster.client.patch(core_v1.Pod, "alone", "default", {"metadata": {"annotations": broken}})
+        await cluster.advance(seconds=30)
+        await label(cluster, "node-1", disk="hdd")
+        await cluster.advance(seconds=30)
+        (message,) = await events(cluster, "InvalidAffinityRules")
+        assert ANNOTATION in message
+
+    played(story)
+
+
 def test_metrics_have_the_names_of_the_proposal() -> None:
     async def story(cluster: VirtualCluster) -> None:
         registry = Registry()

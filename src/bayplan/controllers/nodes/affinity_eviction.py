@@ -68,7 +68,7 @@ class AffinityEvictionController(Controller):
         )
         self.pods.on_change(
             add=self._pod_added,
-            update=lambda old, new: self._look_again(self.index.set_pod(new)),
+            update=self._pod_changed,
             delete=self._pod_deleted,
         )
 
@@ -77,9 +77,17 @@ class AffinityEvictionController(Controller):
             self.queue.add(key)
 
     def _pod_added(self, pod: core_v1.Pod) -> None:
+        self._report_errors(pod)
+        self._look_again(self.index.set_pod(pod))
+
+    def _pod_changed(self, old: core_v1.Pod, pod: core_v1.Pod) -> None:
+        if pod.metadata.annotations != old.metadata.annotations:
+            self._report_errors(pod)
+        self._look_again(self.index.set_pod(pod))
+
+    def _report_errors(self, pod: core_v1.Pod) -> None:
         for error in annotation_errors(pod.metadata.annotations):
             self.recorder.event(pod, "Warning", "InvalidAffinityRules", error)
-        self._look_again(self.index.set_pod(pod))
 
     def _pod_deleted(self, pod: core_v1.Pod) -> None:
         self._since.pop(pod.metadata.uid, None)
