@@ -84,6 +84,14 @@ EQUIVALENT: Final = {
         "if len(rows) <= _FEW:",
         "if len(rows) > _FEW:",
     ): "which of two ways is quicker: both name all rows that changed",
+    (
+        "if first < start <= last:",
+        "if first < start > last:",
+    ): "what follows a damaged page is halved at once, and not when it fails again: the same records are found",
+    (
+        "if self._revision < self._trim_at and now < self._trim_due:",
+        "if self._revision <= self._trim_at and now < self._trim_due:",
+    ): "history is looked at with the next write",
 }
 """Changes of a line that mean the same as the original, and why: they are neither noticed nor survivors."""
 
