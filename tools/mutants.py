@@ -92,6 +92,10 @@ EQUIVALENT: Final = {
         "if self._revision < self._trim_at and now < self._trim_due:",
         "if self._revision <= self._trim_at and now < self._trim_due:",
     ): "history is looked at with the next write",
+    (
+        "if revision - self.compacted > history.keep_revisions + self._settings.compaction_step:",
+        "if revision - self.compacted >= history.keep_revisions + self._settings.compaction_step:",
+    ): "history is compacted one write sooner, and keeps what it has to keep",
 }
 """Changes of a line that mean the same as the original, and why: they are neither noticed nor survivors."""
 

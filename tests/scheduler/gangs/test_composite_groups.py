@@ -153,6 +153,27 @@ def test_a_tree_waits_for_its_groups_and_their_pods() -> None:
     assert groups_placed(outcomes(setup)) == ["a", "b"]
 
 
+@pytest.mark.parametrize("comes", ["group", "lower minimum", "composite"])
+def test_what_completes_a_tree_lets_pods_of_all_its_groups_go(comes: str) -> None:
+    setup = Trees()
+    setup.nodes(6)
+    if comes != "composite":
+        setup.composite("job", 2)
+    setup.group("a", 2, "job")
+    setup.see("Pod", member("b-0", "b", cpu="700m"))
+    if comes != "group":
+        setup.group("b", 3 if comes == "lower minimum" else 1, "job", pods=0)
+    assert places(outcomes(setup)) == {}
+    if comes == "group":
+        setup.group("b", 1, "job", pods=0)
+    elif comes == "composite":
+        setup.composite("job", 2)
+    else:
+        setup.core.handle("PodGroup", leaf("b", 3, "job"), leaf("b", 1, "job"))
+    setup.clock.seconds += 10
+    assert groups_placed(outcomes(setup)) == ["a", "b"]
+
+
 def gate(setup: Trees, name: str) -> str:
     queued = setup.core.queue.get(f"default/{name}")
     assert queued is not None

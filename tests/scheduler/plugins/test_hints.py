@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from bayplan.api.codec import from_tree
-from bayplan.api.types import core_v1
+from bayplan.api.types import core_v1, resource_v1
 from bayplan.scheduler import Planner
 from bayplan.scheduler.framework.events import Action, ClusterEvent
+from tests.scheduler.devices import claim, user
 from tests.scheduler.objects import Tree, node, pod
 
 ADDED: Tree = {
@@ -98,3 +99,57 @@ def test_claims_that_come_into_a_pods_status_help_that_pod(name: str, expected: 
     changed = from_tree(core_v1.Pod, pod(name))
     event = ClusterEvent("Pod", Action.POD_CLAIMS)
     assert helps("DynamicResources", event, pod("p"), changed, changed) is expected
+
+
+def own_claim(name: str, namespace: str = "default", *, allocated: bool = False) -> resource_v1.ResourceClaim:
+    status: Tree = {"status": {"allocation": {}}} if allocated else {}
+    tree = claim(name) | status
+    tree["metadata"] = {**tree["metadata"], "namespace": namespace}
+    return from_tree(resource_v1.ResourceClaim, tree)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (None, own_claim("c"), True),
+        (None, own_claim("d"), False),
+        (None, own_claim("c", "other"), False),
+        (own_claim("c"), own_claim("c", allocated=True), True),
+        (own_claim("d"), own_claim("d", allocated=True), False),
+        (own_claim("c"), None, True),
+        (own_claim("c", "other"), None, False),
+        (own_claim("d", "other", allocated=True), own_claim("d", "other"), True),
+        (own_claim("d", "other", allocated=True), None, True),
+        (own_claim("d", "other", allocated=True), own_claim("d", "other", allocated=True), False),
+    ],
+)
+def test_claims_of_the_pod_help_it_and_others_when_they_give_devices_up(
+    old: resource_v1.ResourceClaim | None, new: resource_v1.ResourceClaim | None, expected: bool
+) -> None:
+    action = Action.ADD if old is None else Action.DELETE if new is None else Action.UPDATE
+    assert helps("DynamicResources", ClusterEvent("ResourceClaim", action), user("p", "c"), old, new) is expected
+
+
+NEAR: Tree = {"labelSelector": {"matchLabels": {"a": "b"}}, "topologyKey": "zone"}
+WITH_TERM: Tree = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [NEAR]}}
+
+
+@pytest.mark.parametrize(
+    ("affinity", "old", "new", "expected"),
+    [
+        ({}, None, BARE, True),
+        ({}, BARE, ZONED, True),
+        ({}, ZONED, BARE, True),
+        (WITH_TERM, None, BARE, False),
+        (WITH_TERM, None, ZONED, True),
+        (WITH_TERM, BARE, ZONED, True),
+        (WITH_TERM, ZONED, BARE, True),
+        (WITH_TERM, ZONED, POOLED, False),
+    ],
+)
+def test_nodes_help_in_whose_domains_a_pods_terms_look_and_any_help_pods_that_others_keep_off(
+    affinity: Tree, old: Tree | None, new: Tree, expected: bool
+) -> None:
+    event = ClusterEvent("Node", Action.NODE_LABEL if old is not None else Action.ADD)
+    asked = pod("p", affinity=affinity)
+    assert helps("InterPodAffinity", event, asked, typed_node(old), typed_node(new)) is expected
