@@ -96,6 +96,14 @@ EQUIVALENT: Final = {
         "if revision - self.compacted > history.keep_revisions + self._settings.compaction_step:",
         "if revision - self.compacted >= history.keep_revisions + self._settings.compaction_step:",
     ): "history is compacted one write sooner, and keeps what it has to keep",
+    (
+        "if transformer is None or stored is value:",
+        "if transformer is None and stored is value:",
+    ): "a value that is kept as it is is remembered for nothing while it is written",
+    (
+        "if len(vector) > _TABULATED:",
+        "if len(vector) <= _TABULATED:",
+    ): "which of two ways is quicker: both give the verdict of each bit set",
 }
 """Changes of a line that mean the same as the original, and why: they are neither noticed nor survivors."""
 

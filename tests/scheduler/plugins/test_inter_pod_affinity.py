@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bayplan.scheduler import Planner, evaluate
+from bayplan.scheduler.library import typed
 from tests.scheduler.objects import Tree, node, pod, together
 
 HOST = "kubernetes.io/hostname"
@@ -86,3 +87,18 @@ def test_the_first_pod_of_those_that_want_each_other_may_be_anywhere_and_the_nex
         assert fits("q") == [first]
         planner.remove("default/p")
         assert fits("q") == ["a", "b", "c"]
+
+
+def test_scores_that_are_kept_follow_pods_that_come_into_a_domain() -> None:
+    near = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
+    wish = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 100, "podAffinityTerm": near}]}
+    nodes = [node(f"n{number}", cpu="9", labels={"zone": f"z{number // 2}"}) for number in range(6)]
+    planner = Planner({"nodes": [*nodes, node("outside", cpu="9")]})
+    asked = pod("asked", affinity={"podAffinity": wish})
+    for zone in range(3):
+        for number in range(1 + 2 * zone):
+            planner.add("Pod", typed("Pod", pod(f"web-{zone}-{number}", on=f"n{2 * zone}", labels={"app": "web"})))
+        decision = planner.decide(planner.pod(asked))
+        scores = decision.scores["InterPodAffinity"]
+        best = {name for name, score in zip(decision.names, scores.tolist(), strict=True) if score == scores.max()}
+        assert best == {f"n{2 * zone}", f"n{2 * zone + 1}"}
