@@ -223,3 +223,24 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     path.write_bytes(bytes(range(128, 256)))
     with pytest.raises(KubeconfigError, match=f"{path}: not text"):
         load(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("users: !!float x", "not valid YAML"),
+        ("users: !!timestamp x", "not valid YAML"),
+        ("[" * 3000, "not valid YAML"),
+        ("contexts: 5", "contexts: expected a list"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_named(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "config").write_text(text)
+    with pytest.raises(KubeconfigError, match=message):
+        load(tmp_path / "config")
+
+
+def test_certificates_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "config", server="https://127.0.0.1:1", **{"certificate-authority-data": {"a": "b"}})
+    with pytest.raises(KubeconfigError, match="certificate-authority-data: not valid base64"):
+        load(path)

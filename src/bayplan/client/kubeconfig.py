@@ -12,7 +12,7 @@ import os
 import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import yaml
 
@@ -21,6 +21,9 @@ from bayplan.client.errors import KubeconfigError
 from bayplan.client.exec_credentials import ExecPlugin, ServerInfo
 from bayplan.support.system.private_files import temporary_private_file
 from bayplan.support.web.trust import trust
+
+_SAID_BY_PYYAML: Final = (ValueError, AttributeError, RecursionError)
+"""Of numbers and dates that are none, and of what is nested thousands of times."""
 
 
 class _Entry(NamedTuple):
@@ -40,7 +43,7 @@ class _Entry(NamedTuple):
         if self.values.get(f"{name}-data"):
             try:
                 return base64.b64decode(self.values[f"{name}-data"], validate=True)
-            except ValueError as error:
+            except (TypeError, ValueError) as error:
                 raise KubeconfigError(f"{self.file}: {name}-data: not valid base64: {error}") from error
         file = self.path(name)
         if file is None:
@@ -79,10 +82,13 @@ def _read(paths: Sequence[Path]) -> dict[Path, dict[str, Any]]:
             raise KubeconfigError(f"{path}: {error.strerror or error}") from error
         except UnicodeDecodeError as error:
             raise KubeconfigError(f"{path}: not text: {error}") from error
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, *_SAID_BY_PYYAML) as error:
             raise KubeconfigError(f"{path}: not valid YAML: {error}") from error
         if not isinstance(config, dict):
             raise KubeconfigError(f"{path}: not a kubeconfig: expected a mapping")
+        for section in ("clusters", "contexts", "users"):
+            if not isinstance(config.get(section) or [], list):
+                raise KubeconfigError(f"{path}: {section}: expected a list")
         files[path] = config
     return files
 

@@ -149,6 +149,14 @@ WRONG: dict[str, tuple[str, str]] = {
     ),
     "no YAML": ("a: [", "error while parsing file"),
     "a list": ("[]", "error while parsing file"),
+    "a key twice": ("kind: a\nkind: b", 'line 2: key "kind" already set in map'),
+    "a number that is none": ("kind: !!float x", "error while parsing file"),
+    "a date that is none": ("kind: !!timestamp x", "error while parsing file"),
+    "half of a character": ('kind: "\\ud800"', "error while parsing file"),
+    "a secret that is no ASCII": (
+        configuration((["secrets"], [{"aesgcm": {"keys": [{"name": "a", "secret": "é"}]}}])),
+        "secrets must be base64 encoded",
+    ),
     "a service that keeps keys": (
         configuration((["secrets"], [{"kms": {"name": "k"}}])),
         "unsupported apiVersion for KMS provider, only v2 is supported",

@@ -6,7 +6,6 @@ Source: `k8s.io/apiserver/pkg/apis/apiserver/validation/validation_encryption.go
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from bayplan.apiserver.encryption.providers import (
     SecretBox,
 )
 from bayplan.apiserver.encryption.resources import Resource, Resources, parse_resource
+from bayplan.apiserver.yaml.documents import problem_text, repeated_keys, to_json
 from bayplan.support.durations import go_seconds
 
 API_VERSIONS: Final = ("apiserver.config.k8s.io/v1", "v1")
@@ -96,10 +96,14 @@ def read_configuration(
     metrics: TransformationMetrics | None = None,
 ) -> Resources:
     """The encrypted resources of a file's text (YAML or JSON). Raises ConfigurationError."""
+    data = text.encode()
     try:
-        tree = yaml.safe_load(text)
-        file = msgspec.convert(tree, _File)
-    except (yaml.YAMLError, msgspec.ValidationError, RecursionError) as error:
+        if repeated := repeated_keys(data):
+            raise ConfigurationError(f"error while parsing file: strict decoding error: {repeated}")
+        file = msgspec.json.decode(to_json(data), type=_File)
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"error while parsing file: {problem_text(error)}") from error
+    except msgspec.DecodeError as error:
         raise ConfigurationError(f"error while parsing file: {error}") from error
     if file.kind != "EncryptionConfiguration" or file.api_version not in API_VERSIONS:
         raise ConfigurationError(
@@ -231,7 +235,7 @@ def _key_errors(keys: Sequence[_Key], path: str, sizes: tuple[int, ...]) -> Iter
             continue
         try:
             size = len(base64.b64decode(key.secret, validate=True))
-        except binascii.Error:
+        except ValueError:
             yield invalid(f"{where}.secret", "REDACTED", "secrets must be base64 encoded")
             continue
         if size not in sizes:
