@@ -24,6 +24,8 @@ from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.settings import ClusterSettings, SniFiles
+from tests.apiserver.aggregation.remote_server import PATH, remote_server
+from tests.apiserver.aggregation.test_aggregation import Front
 from tests.apiserver.authentication.certificates import issue
 from tests.cluster.serving import client_of, reviewed, running, written
 
@@ -297,12 +299,8 @@ def test_an_authority_of_kubelets_without_a_certificate_is_refused(text: str, tm
     authority = tmp_path / "kubelets.pem"
     authority.write_text(text)
 
-    async def case() -> None:
-        with pytest.raises(ClusterError, match=f"certificates {authority} holds no certificate"):
-            async with running(settings(tmp_path, kubelet_ca=authority)):
-                pass
-
-    asyncio.run(case())
+    with pytest.raises(ClusterError, match=f"certificates {authority} holds no certificate"):
+        Cluster(settings(tmp_path, kubelet_ca=authority))
 
 
 def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(tmp_path: Path) -> None:
@@ -316,3 +314,53 @@ def test_an_encrypted_key_is_refused_and_nobody_is_asked_for_its_password(tmp_pa
     path.write_bytes(key)
     with pytest.raises(ClusterError, match="the private key is encrypted, and nothing says with which password"):
         Cluster(settings(tmp_path, tls_certificate=certificate, tls_key=path))
+
+
+def test_the_certificate_for_aggregated_servers_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    async def case() -> None:
+        first, second = (sign(PROXIES, NOW, name) for name in ("proxy", "newer"))
+        certificate, key = written(tmp_path / "asking", first)
+        given = settings(tmp_path, proxy_client_certificate=certificate, proxy_client_key=key)
+        async with (
+            running(given) as cluster,
+            remote_server(PROXIES.certificate) as remote,
+            client_of(cluster, tmp_path, None) as session,
+        ):
+            front = Front(cluster, session)
+            await front.add_service(remote.port, ca_bundle=remote.ca_bundle)
+            await front.condition("True")
+            assert (await front.ask(f"{PATH}/things"))[1]["certificate"] == "proxy"
+            key.write_bytes(second.key)  # half of the pair
+            assert not await cluster.serving.reload()
+            certificate.write_bytes(second.certificate)
+            assert await cluster.serving.reload()
+            await cluster._certificates_changed()
+            assert (await front.ask(f"{PATH}/things"))[1]["certificate"] == "newer"
+
+    asyncio.run(case())
+
+
+@pytest.mark.parametrize("what", ["proxy_client", "kubelet"])
+def test_a_pair_for_other_servers_whose_halves_do_not_belong_together_is_refused(what: str, tmp_path: Path) -> None:
+    certificate, _ = written(tmp_path / "one", sign(PROXIES, NOW, "proxy"))
+    _, key = written(tmp_path / "other", sign(PROXIES, NOW, "proxy"))
+    names = {"proxy_client": "proxy_client_certificate", "kubelet": "kubelet_certificate"}
+    with pytest.raises(ClusterError, match=rf"the certificates cannot be used: .*{certificate}, {key}"):
+        Cluster(settings(tmp_path, **{names[what]: certificate, f"{what}_key": key}))
+
+
+def test_the_certificate_for_kubelets_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    async def case() -> None:
+        certificate, key = written(tmp_path / "asking", sign(USERS, NOW, "first"))
+        given = settings(tmp_path, kubelet_certificate=certificate, kubelet_key=key)
+        async with running(given) as cluster, remote_server(USERS.certificate) as kubelet:
+            assert cluster._http is not None
+            relays = cluster._http._relays
+            for name in ("first", "second"):
+                written(tmp_path / "asking", sign(USERS, NOW, name))
+                await cluster.serving.reload()
+                await cluster._certificates_changed()
+                page = await relays.kubelet_page("127.0.0.1", str(kubelet.port), "/metrics")
+                assert json.loads(page)["certificate"] == name
+
+    asyncio.run(case())

@@ -6,7 +6,6 @@ import asyncio
 import errno
 import logging
 import socket
-import ssl
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,6 @@ from bayplan.apiserver.in_process import InProcessEndpoint
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.server import ApiServer
 from bayplan.apiserver.settings import ApiServerSettings
-from bayplan.apiserver.tls import client_tls
 from bayplan.apiserver.webhooks.http import HttpSender
 from bayplan.client import Client
 from bayplan.client.in_process import InProcessTransport
@@ -32,7 +30,7 @@ from bayplan.cluster.api_server.serving import Serving
 from bayplan.cluster.api_server.token_key_files import TokenKeyFiles
 from bayplan.cluster.components import CONTROLLERS, DESCHEDULER, NODES, SCHEDULER, Components, SigningCredentials
 from bayplan.cluster.contents import take_in
-from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER, FRONT_PROXY, KUBELET_CLIENT, obtain
+from bayplan.cluster.credentials import ADMIN_GROUP, ADMIN_USER, obtain
 from bayplan.cluster.errors import AddressInUse, ClusterError
 from bayplan.cluster.questions.what_if import respond, take
 from bayplan.cluster.settings import ClusterSettings
@@ -294,8 +292,8 @@ class Cluster:
         self._http = HttpServer(
             self.api,
             authenticator,
-            self._kubelet_tls(),
-            self._front_proxy_pair(),
+            self.serving.kubelet_tls,
+            self.serving.front_proxy_pair,
             self.serving.certificates,
             settings.request_headers,
         )
@@ -362,39 +360,9 @@ class Cluster:
     async def _certificates_changed(self) -> None:
         """Let the server use what files say now, and publish it."""
         if self._http is not None:
-            self._http.certificates_changed(self.serving.tls)
+            serving = self.serving
+            self._http.certificates_changed(serving.tls, serving.kubelet_tls, serving.front_proxy_pair)
         await publish_authentication(self.api.context, self.serving.client_authority, self.serving.front_proxy)
-
-    def _kubelet_tls(self) -> ssl.SSLContext:
-        """How kubelets are asked for what only they know. Raises ClusterError."""
-        settings = self.settings
-        try:
-            if settings.kubelet_certificate is not None and settings.kubelet_key is not None:
-                pair = KeyPair(settings.kubelet_certificate.read_bytes(), settings.kubelet_key.read_bytes())
-            else:
-                authority, now = self.credentials.authority, self.clock.now()
-                pair = sign(authority, now, KUBELET_CLIENT, organizations=(ADMIN_GROUP,))
-            if settings.kubelet_ca is None:
-                return client_tls(pair)
-            kubelet_ca = settings.kubelet_ca.read_bytes()
-            if b"-----BEGIN CERTIFICATE-----" not in kubelet_ca:  # an empty one would let everybody be a kubelet
-                raise ClusterError(
-                    f"the authority of kubelets' certificates {settings.kubelet_ca} holds no certificate"
-                )
-            return client_tls(pair, kubelet_ca)
-        except (OSError, ssl.SSLError, UnicodeDecodeError) as error:
-            files = f" ({settings.kubelet_certificate}, {settings.kubelet_key})" if settings.kubelet_certificate else ""
-            raise ClusterError(f"the certificates for kubelets{files} cannot be used: {error}") from error
-
-    def _front_proxy_pair(self) -> KeyPair:
-        """With what aggregated servers are asked. Raises ClusterError."""
-        settings = self.settings
-        try:
-            if settings.proxy_client_certificate is not None and settings.proxy_client_key is not None:
-                return KeyPair(settings.proxy_client_certificate.read_bytes(), settings.proxy_client_key.read_bytes())
-        except OSError as error:
-            raise ClusterError(f"the certificate for aggregated servers cannot be used: {error}") from error
-        return sign(self.credentials.front_proxy, self.clock.now(), FRONT_PROXY)
 
     def _signing_credentials(self) -> SigningCredentials:
         from bayplan.controllers.access.certificate_rules import Authority

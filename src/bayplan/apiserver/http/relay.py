@@ -73,13 +73,18 @@ class Relays:
         refuses: why an address must not be dialled; "" if it may. front_proxy: with what the server shows aggregated servers that it may tell them who asks."""
         self._clock = clock
         self._refuses = refuses
-        self._kubelet_tls, self._any_tls = kubelet_tls, client_tls()
-        self._aggregated_tls = functools.lru_cache(64)(functools.partial(aggregated_tls, front_proxy))
+        self._any_tls = client_tls()
+        self.use(kubelet_tls, front_proxy)
         self._drops = is_identity_header
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
         self._streams: set[asyncio.Future[web.StreamResponse]] = set()
         """What this process serves itself."""
+
+    def use(self, kubelet_tls: ssl.SSLContext, front_proxy: KeyPair | None) -> None:
+        """Make new connections with these."""
+        self._kubelet_tls = kubelet_tls
+        self._aggregated_tls = functools.lru_cache(64)(functools.partial(aggregated_tls, front_proxy))
 
     async def serve(
         self, http: web.BaseRequest, body: bytes, relay: Relay, started: Callable[[int], None] | None = None

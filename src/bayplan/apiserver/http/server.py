@@ -164,8 +164,9 @@ class HttpServer:
         self._listener = listener
         self._reaper = asyncio.create_task(self._reap(), name="watches of clients that have gone")
 
-    def certificates_changed(self, tls: ssl.SSLContext) -> None:
-        """Judge the certificates of open connections by the authorities of now, and use new ones for new connections."""
+    def certificates_changed(self, tls: ssl.SSLContext, kubelet_tls: ssl.SSLContext, front_proxy: KeyPair) -> None:
+        """Judge the certificates of open connections by the authorities of now, and use new ones for new connections, also to kubelets and aggregated servers."""
+        self._relays.use(kubelet_tls, front_proxy)
         if self._listener is not None:
             self._listener.use(tls)
         for connection in self._connections.all() if self._connections is not None else ():

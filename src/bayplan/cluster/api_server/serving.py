@@ -1,4 +1,4 @@
-"""The certificates with which the API is served, and the authorities of its clients: read at the start, and again when the files change."""
+"""The certificates with which the API is served and other servers are asked, and authorities: read at the start, and again when the files change."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bayplan.apiserver.authentication.client_certificates import (
     FrontProxies,
 )
 from bayplan.apiserver.bootstrap.authentication import FrontProxy
-from bayplan.apiserver.certificates import KeyPair
+from bayplan.apiserver.certificates import KeyPair, sign
 from bayplan.apiserver.http.http2_support import protocols_of
-from bayplan.apiserver.tls import NamedPair, tls_context
+from bayplan.apiserver.tls import NamedPair, client_tls, tls_context
 from bayplan.cluster.api_server.followed_files import FollowedFiles
-from bayplan.cluster.credentials import FRONT_PROXY, ClusterCredentials
+from bayplan.cluster.credentials import ADMIN_GROUP, FRONT_PROXY, KUBELET_CLIENT, ClusterCredentials
 from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.support.clock import Clock
@@ -32,6 +32,8 @@ class _Material:
     tls: ssl.SSLContext
     users: Authority
     front_proxies: FrontProxies
+    kubelet_tls: ssl.SSLContext
+    front_proxy_pair: KeyPair
 
 
 class Serving:
@@ -41,6 +43,9 @@ class Serving:
         """Raises ClusterError for files that cannot be used."""
         self._settings = settings
         self._credentials = credentials
+        authority, now = credentials.authority, clock.now()
+        self._own_kubelet_pair = sign(authority, now, KUBELET_CLIENT, organizations=(ADMIN_GROUP,))
+        self._own_front_proxy_pair = sign(credentials.front_proxy, now, FRONT_PROXY)
         self._followed = FollowedFiles("the certificates", self._hash_of_files, self._use, clock)
         try:
             self._followed.begin()
@@ -56,6 +61,16 @@ class Serving:
         return self._material.tls
 
     @property
+    def kubelet_tls(self) -> ssl.SSLContext:
+        """How kubelets are asked for what only they know."""
+        return self._material.kubelet_tls
+
+    @property
+    def front_proxy_pair(self) -> KeyPair:
+        """With what aggregated servers are asked."""
+        return self._material.front_proxy_pair
+
+    @property
     def client_authority(self) -> str:
         """Who vouches for users (PEM)."""
         return self._material.users.pem.decode()
@@ -69,6 +84,8 @@ class Serving:
     def _files(self) -> list[Path]:
         settings = self._settings
         given = [settings.tls_certificate, settings.tls_key, settings.client_ca, settings.requestheader_ca]
+        given += [settings.kubelet_certificate, settings.kubelet_key, settings.kubelet_ca]
+        given += [settings.proxy_client_certificate, settings.proxy_client_key]
         given += [file for one in settings.sni_certificates for file in (one.certificate, one.key)]
         return [file for file in given if file is not None]
 
@@ -97,7 +114,35 @@ class Serving:
             pairs += [(one.certificate, one.key) for one in settings.sni_certificates]
             files = ", ".join(f"{certificate} with {key}" for certificate, key in pairs if certificate is not None)
             raise ValueError(f"{files}: {error}" if files else str(error)) from error
-        return _Material(tls, users, proxies)
+        return _Material(tls, users, proxies, self._kubelet_tls(), self._front_proxy_pair())
+
+    def _kubelet_tls(self) -> ssl.SSLContext:
+        """Raises OSError, ValueError."""
+        settings = self._settings
+        certificate, key = settings.kubelet_certificate, settings.kubelet_key
+        pair, files = self._own_kubelet_pair, ""
+        if certificate is not None and key is not None:
+            pair, files = KeyPair(certificate.read_bytes(), key.read_bytes()), f" ({certificate}, {key})"
+        authority = settings.kubelet_ca.read_bytes() if settings.kubelet_ca is not None else b""
+        if settings.kubelet_ca is not None and b"-----BEGIN CERTIFICATE-----" not in authority:
+            # an empty one would let everybody be a kubelet
+            raise ValueError(f"the authority of kubelets' certificates {settings.kubelet_ca} holds no certificate")
+        try:
+            return client_tls(pair, authority)
+        except ssl.SSLError as error:
+            raise ValueError(f"those for kubelets{files}: {error}") from error
+
+    def _front_proxy_pair(self) -> KeyPair:
+        """Raises OSError, ValueError."""
+        certificate, key = self._settings.proxy_client_certificate, self._settings.proxy_client_key
+        if certificate is None or key is None:
+            return self._own_front_proxy_pair
+        pair = KeyPair(certificate.read_bytes(), key.read_bytes())
+        try:
+            client_tls(pair)
+        except ssl.SSLError as error:
+            raise ValueError(f"those for aggregated servers ({certificate}, {key}): {error}") from error
+        return pair
 
     def _check_overlap(self, material: _Material) -> None:
         """Raises ClusterError if every client certificate would belong to a front proxy."""
