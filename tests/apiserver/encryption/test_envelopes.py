@@ -309,3 +309,37 @@ def test_a_seed_that_is_not_known_is_asked_for_beforehand_and_not_again_a_moment
     assert reader.unready(stored) is None
     assert reader.from_storage(_KEY, stored) == b"secret"
     assert service.calls == ["Decrypt", "Decrypt"]
+
+
+def test_a_service_that_decrypts_to_something_else_is_asked_again_until_a_value_could_be_opened() -> None:
+    service, clock = Service(), Clock()
+    writer, reader = made(service, clock), made(service, clock)
+    assert writer.probe() == ""
+    stored, other = writer.encrypt(_KEY, b"secret"), writer.encrypt(_KEY, b"other")
+    right, service.decrypt = service.decrypt, lambda uid, seed: bytes(32)  # type: ignore[method-assign]
+    with pytest.raises(Unreadable, match="message authentication failed"):
+        reader.decrypt(_KEY, stored)
+    service.decrypt = right  # type: ignore[method-assign]
+    service.calls.clear()
+    with pytest.raises(Unreadable, match="message authentication failed"):
+        reader.decrypt(_KEY, stored)
+    assert service.calls == []
+    clock.now += 11
+    assert reader.decrypt(_KEY, stored) == b"secret"
+    with pytest.raises(Unreadable):
+        reader.decrypt(_KEY, other[:-1] + bytes([other[-1] ^ 1]))
+    assert reader.decrypt(_KEY, other) == b"other"
+    assert service.calls == ["Decrypt"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "problem"),
+    [(1, b"short", "invalid seed length 5"), (1, b"", "invalid seed length 0"), (0, b"short", "invalid key size 5")],
+)
+def test_a_seed_of_another_length_is_none(kind: int, given: bytes, problem: str) -> None:
+    service, clock = Service(), Clock()
+    reader = made(service, clock)
+    service.decrypt = lambda uid, seed: given  # type: ignore[method-assign]
+    stored = delimited(1, bytes(60)) + delimited(2, b"key-1") + delimited(3, b"x") + tag(5, 0) + varint(kind)
+    with pytest.raises(Unreadable, match=problem):
+        reader.decrypt(_KEY, stored)

@@ -150,6 +150,8 @@ class Envelopes:
     """Seed, info and key of the value that was decrypted last: those that follow often have the same."""
     _seeds: dict[tuple[object, ...], bytes] = field(default_factory=dict)
     _failures: dict[tuple[object, ...], tuple[float, str]] = field(default_factory=dict)
+    _proven: set[bytes] = field(default_factory=set)
+    """Seeds with which a value has been opened: what they do not open is damaged. Of others the service may have said something wrong, and is asked again."""
 
     def probe(self) -> str:
         """Ask how the service is, and make a seed if it has another key than before. Returns `error`."""
@@ -202,6 +204,7 @@ class Envelopes:
         if encrypted.key_id != key_id:
             return ["failed to rotate DEK: the service encrypts with another key than its status names"]
         self._keep(encrypted, seed)
+        self._proven.add(seed)
         uses, reads = (self.metrics.uses_of(way, self.name, key_id) for way in (TO_STORAGE, FROM_STORAGE))
         self._writer = _Writer(seed, encrypted, _tail(encrypted), uses, reads, expires)
         logger.info("values are encrypted with a new seed of the service %s", self.name)
@@ -233,12 +236,24 @@ class Envelopes:
         """See `providers.Secret`."""
         writer = self._writer
         if writer is not None and (sealed := writer.sealed(data)):  # as most are
-            seed, kind, uses = writer.seed, writer.encrypted.kind, writer.reads
-        else:
-            encrypted, sealed = _parsed(data)
-            seed, kind = self._seed_of(encrypted), encrypted.kind
-            uses = self.metrics.uses_of(FROM_STORAGE, self.name, encrypted.key_id)
-        uses.used(self.now())
+            writer.reads.used(self.now())
+            return self._opened(key, writer.seed, writer.encrypted.kind, sealed)
+        encrypted, sealed = _parsed(data)
+        seed = self._seed_of(encrypted)
+        self.metrics.uses_of(FROM_STORAGE, self.name, encrypted.key_id).used(self.now())
+        try:
+            value = self._opened(key, seed, encrypted.kind, sealed)
+        except Unreadable as error:
+            if seed not in self._proven:
+                place = _place(encrypted)
+                self._seeds.pop(place, None)
+                self._failures[place] = self.now(), str(error)
+            raise
+        self._proven.add(seed)
+        return value
+
+    def _opened(self, key: str, seed: bytes, kind: int, sealed: bytes) -> bytes:
+        """Raises Unreadable."""
         if kind == _KEY:
             return AesGcm(seed, self.random_bytes).decrypt(key, sealed)
         if len(sealed) < _INFO_BYTES + _NONCE_BYTES:
@@ -288,6 +303,7 @@ class Envelopes:
         self.metrics.cache_missed()
         try:
             seed = self._call("Decrypt", lambda: self.service.decrypt(self.new_uid(), encrypted))
+            _check_seed(seed, encrypted.kind)
         except KmsError as error:
             why = f"failed to decrypt DEK, error: {error}"
             self._failures[place] = self.now(), why
@@ -345,6 +361,14 @@ def _check(encrypted: EncryptedSeed) -> None:
     size = sum(len(name.encode()) + len(value) for name, value in encrypted.annotations.items())
     if size > _ANNOTATION_BYTES:
         raise Unreadable(f"total size of annotations is {size}, which exceeds the max size of {_ANNOTATION_BYTES}")
+
+
+def _check_seed(seed: bytes, kind: int) -> None:
+    """Raises KmsError for what no key can be made of."""
+    if kind == _SEED and len(seed) < _SEED_BYTES:
+        raise KmsError(f"invalid seed length {len(seed)} used for key generation")
+    if kind == _KEY and len(seed) not in (16, 24, 32):
+        raise KmsError(f"crypto/aes: invalid key size {len(seed)}")
 
 
 def _tail(encrypted: EncryptedSeed) -> bytes:

@@ -115,6 +115,8 @@ class BlockingConnection:
         except grpc.RpcError as error:
             ended: Any = error  # a call, too, which its types do not say
             raise RpcError(ended.code().name, ended.details() or "") from error
+        except ValueError as error:  # of a channel that was closed before
+            raise RpcError("CANCELLED", str(error)) from error
 
     def close(self) -> None:
         """End it."""
