@@ -27,7 +27,16 @@ from bayplan.apiserver.authorization.chain import AuthorizerChain
 from bayplan.apiserver.custom_resources.mixed_cache import mixed
 from bayplan.apiserver.custom_resources.progress import ServedDefinitions
 from bayplan.apiserver.objects import ObjectStore, too_large
-from bayplan.apiserver.reads.negotiation import PLAIN, Form, negotiate, negotiate_custom, negotiate_log
+from bayplan.apiserver.reads.negotiation import (
+    LOGS,
+    OFFERED,
+    PLAIN,
+    Form,
+    check_produced,
+    negotiate,
+    negotiate_custom,
+    negotiate_log,
+)
 from bayplan.apiserver.reads.representation import Shape
 from bayplan.apiserver.reads.storage_key import check_key
 from bayplan.apiserver.reads.tables import without_tables
@@ -167,7 +176,12 @@ class Call:
         subresource = self.path.subresource.name if self.path.subresource is not None else ""
         if self.kind.is_custom:
             return negotiate_custom(self.request.accept)
-        accept = without_tables(self.request.accept, self.kind, subresource)
+        accept = self.request.accept
+        if "Table" in accept and subresource:
+            check_produced(accept, LOGS if subresource == "log" else OFFERED)
+            accept = without_tables(accept, self.kind, subresource)
+        elif "Table" in accept:
+            accept = without_tables(accept, self.kind, "")
         if subresource == "log":
             return negotiate_log(accept)
         is_list = (not self.path.name or self.request.info.has_verb_prefix) and self.request.method == "GET"
@@ -223,6 +237,18 @@ class Call:
     def decode_stored(self, entry: Entry) -> Any:
         """A fresh object in the stored version; the caller owns it."""
         return self.context.objects.cache(self.stored).decode(entry)
+
+    def check_quantities(self, obj: Any, refused: Callable[[DecodeError], ApiError] | None = None) -> None:
+        """Whether those quantities are some that are read with the defaults. To be asked before anything else is said of an object, which comes second.
+
+        refused: see `to_stored`. Raises ApiError (400).
+        """
+        if type(obj) is not self.kind.type:
+            return
+        try:
+            strategy_for(self.kind).default(clone(obj))
+        except DecodeError as error:
+            raise (refused(error) if refused else undecodable(self.kind.kind, self.kind.api_version, error)) from None
 
     def to_stored(self, obj: Any, refused: Callable[[DecodeError], ApiError] | None = None) -> Any:
         """An object of the served version, defaulted and in the stored version.

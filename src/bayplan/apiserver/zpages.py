@@ -77,7 +77,8 @@ def _negotiated(accept: str, kind: str) -> tuple[str, str]:
     """Version and media type of an answer; text has no version. Raises ApiError (406)."""
     if not accept.strip():
         return "", _PLAIN
-    for media_type, parameters in clauses_by_quality(accept):
+    for clause in clauses_by_quality(accept):
+        media_type, parameters = clause.media_type, clause.parameters
         wanted = parameters.get("as")
         if media_type in ("*/*", "text/*", _PLAIN) and wanted is None:
             return "", _PLAIN

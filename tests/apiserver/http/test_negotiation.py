@@ -20,7 +20,14 @@ from bayplan.apiserver.reads.negotiation import JSON, PLAIN, PROTOBUF, YAML, neg
         (f"{PROTOBUF};q=0.1, application/yaml;q=0.9", YAML, ""),
         ("application/cbor,application/json", JSON, ""),
         ("application/json;q=nonsense", JSON, ""),
-        ("Application/JSON", JSON, ""),
+        ("application/json;q=nonsense,application/yaml;q=0.1", YAML, ""),
+        ("a/b/c,nothing,application/yaml", YAML, ""),
+        ("*/*,application/yaml", YAML, ""),
+        ("application/yaml ; q = 0.9 , application/json;q=0.2", JSON, ""),
+        ("application/json;v=v1,application/yaml;q=0.1", YAML, ""),
+        ("application/json;sv=v2,application/yaml;q=0.1", YAML, ""),
+        ("application/json;stream=x,application/yaml;q=0.1", YAML, ""),
+        ("application/json;as=Table;v=v1;g=meta.k8s.io;q=0.1,application/yaml;q=0.2", YAML, ""),
         (f"{PROTOBUF};as=PartialObjectMetadata;g=meta.k8s.io;v=v1", PROTOBUF, "PartialObjectMetadata"),
         ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", JSON, "Table"),
         ("application/json;as=Table;v=v1beta1;g=meta.k8s.io", JSON, "Table"),
@@ -38,7 +45,11 @@ def test_the_usual_form_is_one_object() -> None:
 
 
 @pytest.mark.parametrize(
-    "accept", ["text/html", "application/cbor", ";", "application/*", "application/json;as=Nosuch;v=v1;g=x"]
+    "accept",
+    [
+        *("text/html", "application/cbor", ";", ",", "*", "application/*", "Application/JSON"),
+        *("application/json;as=Nosuch;v=v1;g=x", "application/json;g=meta.k8s.io", "application/yaml;stream=watch"),
+    ],
 )
 def test_what_cannot_be_given_is_refused(accept: str) -> None:
     with pytest.raises(ApiError) as caught:

@@ -120,6 +120,10 @@ class Bodies:
             body = named(kind, body, name)
         return clean(body)  # type: ignore[no-any-return]
 
+    def typed(self, kind: Kind) -> Tree | None:
+        """An object with fields of its type by chance; None for a kind without a type."""
+        return self._nonsense.typed(kind)  # type: ignore[no-any-return]
+
     def change(self, kind: Kind) -> Tree:
         """A part of an object, to be laid over one: a piece of another object, one value changed."""
         donor = self._donor(kind)

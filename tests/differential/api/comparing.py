@@ -22,13 +22,17 @@ from tests.differential.api.broken import broken
 from tests.differential.api.custom import customs
 from tests.differential.api.documents import documents, large_documents
 from tests.differential.api.known import neutral, reason_of
+from tests.differential.api.policies import policies
 from tests.differential.api.reads import reads
 from tests.differential.api.steps import Step, Tree, scenario
+from tests.differential.api.subresources import subresources
+from tests.differential.api.tables import tables
 from tests.differential.api.variations import variations
 from tests.differential.api.writes import writes
 from tests.fuzz.nonsense import Nonsense
 
-TOPICS = ("writes", "reads", "documents", "broken", "custom", "variations")
+TOPICS = ("writes", "reads", "documents", "broken", "custom", "variations", "tables", "policies", "subresources")
+_WITHOUT_KIND = {"custom": customs, "policies": policies, "subresources": subresources}
 _STEP_SECONDS = 60.0
 _TRIES = 4
 """How often a refusal that differs is asked for again: some of kube-apiserver's come in an order of chance."""
@@ -83,13 +87,15 @@ def scenarios(seed: int, topics: tuple[str, ...], kinds: tuple[str, ...] = ()) -
             steps = reads(bodies, kind)
         elif topic == "broken":
             steps = broken(bodies, kind, 40)
-        elif topic == "custom":
-            steps = customs(bodies)
+        elif topic == "tables":
+            steps = tables(bodies, kind)
+        elif topic in _WITHOUT_KIND:
+            steps = _WITHOUT_KIND[topic](bodies)
         elif topic == "variations":
             steps = variations(bodies, seed + number // len(topics))
         else:
             steps = large_documents() if number < len(topics) else documents(chance, 40)
-        title = topic if topic in ("custom", "documents", "variations") else f"{topic} {kind.plural}"
+        title = topic if topic in (*_WITHOUT_KIND, "documents", "variations") else f"{topic} {kind.plural}"
         yield scenario(number, seed, title, steps)
 
 

@@ -46,6 +46,37 @@ ACCEPTS = (
         ";;",
     ),
     "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+    *(
+        "*",
+        "*,application/yaml",
+        "application/yaml;q=x,application/json;q=0.1",
+        "Application/YAML",
+        "a/b/c,application/yaml",
+        ",",
+        "application/json,",
+    ),
+    *(
+        "application/json;v=v1",
+        "application/yaml;g=meta.k8s.io,application/json;q=0.5",
+        "application/json;sv=v1",
+        "application/json;sv=v2",
+        "text/*;q=0.1,*/*;q=0",
+    ),
+    *(
+        "application/yaml;stream=watch",
+        "application/json;stream=x,application/yaml;q=0.2",
+        "application/yaml;q=0.1;q=0.9,application/json;q=0.5",
+    ),
+    *(
+        "application/yaml ; q = 0.9 , application/json;q=0.2",
+        "application/json;as=Table;v=v1;g=meta.k8s.io;q=0.1,application/yaml;q=0.9",
+        "application/*;as=Table;v=v1;g=meta.k8s.io",
+    ),
+    *(
+        "*/*;q=0.9,application/*,application/yaml;q=0.5",
+        "application/json;as=PartialObjectMetadata;g=meta.k8s.io,application/yaml",
+        "application/json;q=1=2",
+    ),
 )
 
 

@@ -243,7 +243,9 @@ def _remove(document: dict[str, Any], path: str) -> None:
 
 
 def apply_merge_patch(tree: Any, patch: Any) -> Any:
-    """Apply a merge patch. Raises PatchError if the patch is no object."""
+    """Apply a merge patch; a list takes the place of all. Raises PatchError if the patch is something else than an object."""
+    if isinstance(patch, list):
+        return _without_nulls(patch)
     if not isinstance(patch, dict):
         raise PatchError(400, "error decoding patch: the patch must be an object")
     return _merge(tree, patch)

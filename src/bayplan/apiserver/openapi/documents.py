@@ -7,7 +7,6 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from email.utils import formatdate
-from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -27,7 +26,7 @@ from bayplan.apiserver.openapi.builtin_routes import OTHERS, discovery_route
 from bayplan.apiserver.openapi.paths import paths_v2, paths_v3
 from bayplan.apiserver.openapi.routes import Route
 from bayplan.apiserver.openapi.schemas import schemas_v2, schemas_v3
-from bayplan.apiserver.reads.negotiation import JSON, first_acceptable
+from bayplan.apiserver.reads.negotiation import JSON, clauses_by_quality, first_acceptable
 from bayplan.apiserver.requests import Request, Response
 
 _YEAR_SECONDS: Final = 365 * 86_400
@@ -113,7 +112,7 @@ class OpenApi:
         if make is None:
             return None
         found = self._respond(request, path, make, _V3)
-        return self._lasting(request, name, found) if found.code == HTTPStatus.OK else found
+        return self._lasting(request, name, found) if found.body else found
 
     def _lasting(self, request: Request, name: str, found: Response) -> Response:
         """A document whose content the client names, which may be kept for a year; if it is another one by now, where that is."""
@@ -144,8 +143,11 @@ class OpenApi:
 
     def _respond(self, request: Request, path: str, make: Callable[[], dict[str, Any]], version: _Version) -> Response:
         """A document as JSON or protobuf, whichever the client wants; 406 without a body, as Kubernetes answers, if it wants neither."""
-        form = first_acceptable(request.accept, (JSON, version.media_type, version.content_type))
+        clauses = clauses_by_quality(request.accept or "*/*")
+        form = first_acceptable(clauses, (JSON, version.media_type, version.content_type))
         headers = {"Vary": version.vary}
+        if not clauses and version is _V3:
+            return Response(200, b"", "", headers)
         if form is None:
             return Response(406, b"", "", headers)
         if path not in self._tags:

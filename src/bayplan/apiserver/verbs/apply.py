@@ -51,8 +51,10 @@ async def apply(call: Call) -> tuple[int, Entry]:
 
     def applied(old: Any) -> Any:
         obj = applier.apply(old)
+        if given.repeated:
+            call.check_quantities(obj, applier.refused)
         given.check(call)
-        check_place(call, obj)
+        check_place(call, obj, applier.refused)
         return call.to_stored(obj, applier.refused)
 
     return 200, await modify(call, applied, subresource=name, fresh=False, track=False)
@@ -60,11 +62,14 @@ async def apply(call: Call) -> tuple[int, Entry]:
 
 async def _create_applied(call: Call, applier: Applier, given: Configuration) -> Entry:
     obj = applier.apply(None)
+    if given.repeated:
+        call.check_quantities(obj, applier.refused)
     given.check(call)
     metadata = obj.metadata
     metadata.namespace = metadata.namespace or call.path.namespace
-    check_place(call, obj)
+    check_place(call, obj, applier.refused)
     if metadata.uid:
+        call.check_quantities(obj, applier.refused)
         detail = f"uid mismatch: the provided object specified uid {metadata.uid}, and no existing object was found"
         raise conflict(call.kind.plural, call.kind.group, call.path.name, detail)
     if metadata.resource_version and (problem := revision_problem(metadata.resource_version)):

@@ -175,7 +175,7 @@ def _received(
     call: Call, obj: Any, *, track: bool = True, refused: Callable[[DecodeError], ApiError] | None = None
 ) -> Any:
     """A new object as admission is shown it: in its namespace, defaulted, in the stored version and tracked. Raises ApiError."""
-    _set_namespace(call, obj.metadata)
+    _set_namespace(call, obj, refused)
     call.warnings.extend(deduplicate_owners(obj.metadata))
     obj = call.to_stored(obj, refused)
     wipe_system_fields(obj.metadata)
@@ -191,10 +191,11 @@ def _prepare(call: Call, obj: Any) -> None:
         call.strategy.apply_gates(obj, None, call.context.settings.feature_gates)
 
 
-def _set_namespace(call: Call, metadata: Any) -> None:
-    """Put the object into the namespace of the URL."""
-    namespace = call.path.namespace
+def _set_namespace(call: Call, obj: Any, refused: Callable[[DecodeError], ApiError] | None) -> None:
+    """Put the object into the namespace of the URL. Raises ApiError (400)."""
+    namespace, metadata = call.path.namespace, obj.metadata
     if metadata.namespace and metadata.namespace != namespace and call.kind.namespaced:
+        call.check_quantities(obj, refused)
         raise bad_request(OTHER_NAMESPACE)
     metadata.namespace = namespace if call.kind.namespaced else ""
 

@@ -167,6 +167,9 @@ class Patch:
             why = head_problem(encode(self.tree)) or why
         return self._spoiled(cls, why)
 
+    def _refused(self, error: DecodeError) -> ApiError:
+        return self.spoiled(self.kind.type, str(error))
+
     def _spoiled(self, cls: type[Any], why: str) -> ApiError:
         if self.kind.is_custom:
             self._keep_numbers(cls)
@@ -183,6 +186,8 @@ class Patch:
             self._keep_numbers(cls)
             raise self.spoiled(cls, self._other_type(cls) or self._first_problem(cls) or str(error)) from None
         problems = [*self.problems, *(self._in_order(cls, problems) if len(problems) > 1 else problems)]
+        if problems:
+            call.check_quantities(obj, self._refused)
         if problems and self.mode == "Strict":
             why = f"strict decoding error: {', '.join(problems)}"
             raise self._spoiled(cls, why)
@@ -191,7 +196,7 @@ class Patch:
             call.warnings[:] = dict.fromkeys([*call.warnings, *problems])
         if "managedFields" in (tree.get("metadata") or ()):
             call.resets_managers = tree["metadata"]["managedFields"] == []
-        check_place(call, obj)
+        check_place(call, obj, self._refused)
         call.warnings[:] = dict.fromkeys([*call.warnings, *deduplicate_owners(obj.metadata)])
         return obj
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from bayplan.api.codec import decode_reporting
+from bayplan.api.codec import DecodeError, decode_reporting
 from bayplan.api.conversions.kinds import WebhookNeeded
 from bayplan.api.errors import (
     ApiError,
@@ -198,24 +198,13 @@ async def update(call: Call) -> Response:
     if unchanged is not None and (same := unchanged.entry()) is not None:
         return call.answer(200, same)
     body = body_object(call, call.kind.type, call.kind.kind, call.kind.api_version)
-    _check_body_name(call, body)
-    call.warnings.extend(deduplicate_owners(body.metadata))
-    entry = call.entry(call.path.namespace, call.path.name)
+    try:
+        entry = _replaced_entry(call, body)
+    except ApiError:
+        call.check_quantities(body)
+        raise
     if entry is None:
-        if call.strategy.allow_create_on_update and call.path.subresource is None:
-            check_uid(call, body.metadata.uid, "")
-            version = body.metadata.resource_version
-            if version and (wrong := revision_problem(version)):
-                raise failure(500, "", wrong, details=False)
-            if not call.dry_run:
-                body.metadata.resource_version = ""  # which is not looked at: nothing is there that it could be of
-            return call.answer(201, await create_object(call, body))
-        raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
-    check_uid(call, body.metadata.uid, entry.uid)
-    call.resets_managers = not body.metadata.managed_fields and b'"managedFields":[]' in call.request.body
-    if not body.metadata.resource_version and not call.strategy.allow_unconditional_update:
-        problem = invalid("metadata.resourceVersion", 0, "must be specified for an update")
-        raise invalid_object(call.kind.plural, call.kind.group, call.path.name, [problem])
+        return call.answer(201, await create_object(call, body))
     given = [body]
 
     def replaced(old: Any) -> Any:
@@ -228,6 +217,29 @@ async def update(call: Call) -> Response:
     if unchanged is not None:
         unchanged.learn(written)
     return call.answer(200, written)
+
+
+def _replaced_entry(call: Call, body: Any) -> Entry | None:
+    """What a body is to replace; None if it may be made. Raises ApiError."""
+    _check_body_name(call, body)
+    call.warnings.extend(deduplicate_owners(body.metadata))
+    entry = call.entry(call.path.namespace, call.path.name)
+    if entry is None:
+        if call.strategy.allow_create_on_update and call.path.subresource is None:
+            check_uid(call, body.metadata.uid, "")
+            version = body.metadata.resource_version
+            if version and (wrong := revision_problem(version)):
+                raise failure(500, "", wrong, details=False)
+            if not call.dry_run:
+                body.metadata.resource_version = ""  # which is not looked at: nothing is there that it could be of
+            return None
+        raise not_found_error(call.kind.plural, call.kind.group, call.path.name)
+    check_uid(call, body.metadata.uid, entry.uid)
+    call.resets_managers = not body.metadata.managed_fields and b'"managedFields":[]' in call.request.body
+    if not body.metadata.resource_version and not call.strategy.allow_unconditional_update:
+        problem = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        raise invalid_object(call.kind.plural, call.kind.group, call.path.name, [problem])
+    return entry
 
 
 def _again(call: Call) -> Any:
@@ -256,11 +268,16 @@ def _check_body_name(call: Call, body: Any) -> None:
     check_name(metadata.name, call.path.name)
 
 
-def check_place(call: Call, obj: Any) -> None:
-    """An object that has lost its namespace is in that of the URL. Raises ApiError (400) if it has another name or namespace than the URL."""
+def check_place(call: Call, obj: Any, refused: Callable[[DecodeError], ApiError]) -> None:
+    """An object that has lost its namespace is in that of the URL. Raises ApiError (400) if it has another name or namespace than the URL.
+
+    refused: the error for what no object can hold.
+    """
     namespace = call.path.namespace if call.kind.namespaced else ""
     if not call.kind.namespaced or not obj.metadata.namespace:
         obj.metadata.namespace = namespace
+    if obj.metadata.namespace != namespace or obj.metadata.name != call.path.name:
+        call.check_quantities(obj, refused)
     if obj.metadata.namespace != namespace:
         raise bad_request(OTHER_NAMESPACE)
     check_name(obj.metadata.name, call.path.name)

@@ -71,6 +71,8 @@ def body_object(call: Call, cls: type[Any], kind_name: str, api_version: str) ->
         problems = [*repeated, *problems]
     elif mode == "Warn" and call.request.reads_warnings and may_repeat_fields(data):
         problems = _field_problems(call, data, problems)
+    if problems:
+        call.check_quantities(obj)
     if problems and mode == "Strict":
         raise _strict_error(kind_name, api_version, problems)
     if mode == "Warn":
