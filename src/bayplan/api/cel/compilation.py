@@ -70,6 +70,10 @@ def _problem(expression: str, environment: Environment, wanted: list[Type]) -> t
         names = [one.run_time_name for one in wanted]
         goal = names[0] if len(names) == 1 else f"one of [{' '.join(names)}]"
         return f"must evaluate to {goal} but got {checked.type.run_time_name}", checked.type
+    try:
+        compile_expression(checked, environment)
+    except CompilationError as error:  # a constant that cannot be converted
+        return str(error), ERROR
     return "", checked.type
 
 

@@ -7,6 +7,8 @@ may be missing. An API server refuses policies that do not parse.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
 from bayplan.api.cel.issues import NOWHERE, Issue, SyntaxIssue
 from bayplan.api.cel.macros import bind, expand, is_binding
@@ -47,6 +49,8 @@ _OPERATORS = (
 _SHOWN = {"name": "IDENTIFIER"}
 _BEGIN = frozenset(("[", "{", "(", ".", "-", "!", "name", *_LITERALS))
 """Kinds of words with which an expression can begin."""
+_BEHIND_VALUE = frozenset((".", "[", "?", *(one for level in _OPERATORS for one in level)))
+"""Kinds of words that go on behind a value."""
 _BEGINNINGS = (
     "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
 )
@@ -108,8 +112,10 @@ class _Parser:
         self._has_bindings = has_bindings
         self._at = 0
         self._depth = 0
-        self._extraneous: list[Issue] = []
-        """Single words too many before something that could be an expression; they are passed over."""
+        self._ends = [frozenset(("end",))]
+        """What ends the expressions that are being read, the innermost last."""
+        self._passed: list[Issue] = []
+        """What is wrong, but does not end reading: single words too many before something that could be an expression, macros and literals that make no sense."""
 
     def whole(self) -> Node:
         """Everything up to the end."""
@@ -118,31 +124,67 @@ class _Parser:
         if word.kind != "end":
             verb = "extraneous" if self._next(1) == "end" else "mismatched"
             raise self._refused(word, f"{verb} input '{word.text}' expecting <EOF>")
-        if self._extraneous:
-            raise SyntaxIssue(self._extraneous[-1].offset, self._extraneous[-1].message, self._extraneous[:-1])
+        if self._passed:
+            passed = sorted(self._passed, key=lambda issue: issue.offset)
+            raise SyntaxIssue(passed[-1].offset, passed[-1].message, passed[:-1])
         return found
+
+    def _pass(self, found: SyntaxIssue) -> Node:
+        """Go on behind something that makes no sense, unless it is too much. Raises SyntaxIssue."""
+        if found.issues[-1].offset == NOWHERE:
+            raise found
+        self._passed += found.issues
+        return Ident(found.issues[-1].offset, "")
 
     def _refused(self, word: Token, text: str) -> SyntaxIssue:
         """A syntax error at a word, behind those that were passed over."""
-        return SyntaxIssue(word.offset, f"Syntax error: {text}", self._extraneous)
+        passed = sorted(self._passed, key=lambda issue: issue.offset)
+        return SyntaxIssue(word.offset, f"Syntax error: {text}", passed)
 
     def _next(self, ahead: int = 0) -> str:
         """The kind of a word that is still to come."""
         return self._words[min(self._at + ahead, len(self._words) - 1)].kind
 
-    def _take(self, *kinds: str) -> Token:
+    def _take(self, *kinds: str, follows: Collection[str] = ()) -> Token:
+        """The next word, of one of these kinds. One word too many before it is passed over, and so is that it misses where the next one may follow it."""
         word = self._words[self._at]
         if word.kind not in kinds:
             wanted = " or ".join(_SHOWN.get(kind) or f"'{kind}'" for kind in kinds)
-            raise self._refused(word, f"mismatched input '{word.text}' expecting {wanted}")
+            if word.kind != "end" and self._next(1) in kinds:
+                self._passed.append(
+                    Issue(word.offset, f"Syntax error: extraneous input '{word.text}' expecting {wanted}")
+                )
+                self._at += 1
+                word = self._words[self._at]
+            elif word.kind in follows:
+                self._passed.append(Issue(word.offset, f"Syntax error: missing {wanted} at '{word.text}'"))
+                return word
+            else:
+                raise self._refused(word, f"mismatched input '{word.text}' expecting {wanted}")
         self._at += 1
         return word
+
+    @contextmanager
+    def _inside(self, *ends: str) -> Iterator[None]:
+        """Read what ends with one of these kinds of words."""
+        self._ends.append(frozenset(ends))
+        yield
+        self._ends.pop()
+
+    @property
+    def _follow(self) -> frozenset[str]:
+        """What may follow a value here."""
+        return _BEHIND_VALUE | self._ends[-1]
 
     def _close(self, kind: str) -> None:
         """Take what ends a list or map, which could go on as well."""
         word = self._words[self._at]
         if word.kind != kind:
-            raise self._refused(word, f"mismatched input '{word.text}' expecting {{'{kind}', ','}}")
+            wanted = f"{{'{kind}', ','}}"
+            if word.kind == "end" or self._next(1) != kind:
+                raise self._refused(word, f"mismatched input '{word.text}' expecting {wanted}")
+            self._passed.append(Issue(word.offset, f"Syntax error: extraneous input '{word.text}' expecting {wanted}"))
+            self._at += 1
         self._at += 1
 
     def _took(self, kind: str) -> bool:
@@ -159,8 +201,9 @@ class _Parser:
         condition = self._binary(0)
         if self._next() == "?":
             offset = self._take("?").offset
-            chosen = self._binary(0)
-            self._take(":")
+            with self._inside(":"):
+                chosen = self._binary(0)
+            self._take(":", follows=_BEGIN)
             condition = Call(offset, "_?_:_", None, (condition, chosen, self._expression()))
         self._depth -= 1
         return condition
@@ -185,7 +228,7 @@ class _Parser:
         word = self._words[self._at]
         if word.kind not in _BEGIN and self._next(1) in _BEGIN:
             text = f"Syntax error: extraneous input '{word.text}' expecting {_BEGINNINGS}"
-            self._extraneous.append(Issue(word.offset, text))
+            self._passed.append(Issue(word.offset, text))
             self._at += 1
 
     def _unary(self) -> Node:
@@ -209,8 +252,9 @@ class _Parser:
             elif self._next() == "[":
                 offset = self._take("[").offset
                 function = "_[?_]" if self._took("?") else "_[_]"
-                index = self._expression()
-                self._take("]")
+                with self._inside("]"):
+                    index = self._expression()
+                self._take("]", follows=self._follow)
                 found = Call(offset, function, None, (found, index))
             else:
                 return found
@@ -220,6 +264,8 @@ class _Parser:
         if self._took("?"):
             name = self._take("name")
             return Call(offset, "_?._", None, (operand, Literal(name.offset, STRING, name.text, name.text)))
+        if self._next() == "quoted":
+            return self._pass(SyntaxIssue(self._take("quoted").offset, "unsupported syntax: '`'"))
         if self._next() != "name":
             word = self._words[self._at]
             if word.kind in ("true", "false", "null", "in"):
@@ -230,9 +276,12 @@ class _Parser:
             return Select(offset, operand, name.text)
         opening = self._take("(").offset
         arguments = self._arguments()
-        if self._has_bindings and is_binding(name.text, operand, arguments):
-            return bind(opening, *arguments)
-        return expand(opening, name.text, operand, arguments)
+        try:
+            if self._has_bindings and is_binding(name.text, operand, arguments):
+                return bind(opening, *arguments)
+            return expand(opening, name.text, operand, arguments)
+        except SyntaxIssue as error:
+            return self._pass(error)
 
     def _no_alternative(self, word: Token) -> SyntaxIssue:
         """No rule goes on like this behind a dot."""
@@ -244,20 +293,20 @@ class _Parser:
         found: list[Node] = []
         if self._took(")"):
             return ()
-        found.append(self._expression())
-        while self._took(","):
+        with self._inside(")", ","):
             found.append(self._expression())
-        self._take(")")
+            while self._took(","):
+                found.append(self._expression())
+        self._take(")", follows=self._follow)
         return tuple(found)
 
     def _primary(self) -> Node:
         kind = self._next()
         if kind == "(":
             self._at += 1
-            found = self._expression()
-            if self._next() == "end":
-                raise self._refused(self._words[self._at], "missing ')' at '<EOF>'")
-            self._take(")")
+            with self._inside(")"):
+                found = self._expression()
+            self._take(")", follows=self._follow)
             return found
         if kind == "[":
             return self._list()
@@ -277,11 +326,11 @@ class _Parser:
             raise self._refused(word, f"mismatched input '{word.text}' expecting {_BEGINNINGS}")
         self._at += 1
         if not _is_in_range(word, negative):
-            raise SyntaxIssue(offset, f"invalid {word.kind} literal")
+            return self._pass(SyntaxIssue(offset, f"invalid {word.kind} literal"))
         try:
             value = literal_value(word, negative=negative)
-        except ValueError as error:
-            raise SyntaxIssue(offset, "invalid unicode code point") from error
+        except ValueError:
+            return self._pass(SyntaxIssue(offset, "invalid unicode code point"))
         return Literal(offset, _LITERALS[word.kind], value if word.kind == "string" else "", value)
 
     def _named(self) -> Node:
@@ -293,10 +342,14 @@ class _Parser:
             return self._struct(leading)
         name = self._take("name")
         if name.text in RESERVED:
-            raise SyntaxIssue(name.offset, f"reserved identifier: {name.text}")
+            return self._pass(SyntaxIssue(name.offset, f"reserved identifier: {name.text}"))
         if self._next() == "(":
             opening = self._take("(").offset
-            return expand(opening, leading + name.text, None, self._arguments())
+            arguments = self._arguments()
+            try:
+                return expand(opening, leading + name.text, None, arguments)
+            except SyntaxIssue as error:
+                return self._pass(error)
         return Ident(name.offset, leading + name.text)
 
     def _begins_struct(self) -> bool:
@@ -319,11 +372,17 @@ class _Parser:
         while self._next() != "}":
             optional = self._took("?")
             field = self._take("name").text
-            colon = self._take(":").offset
-            fields.append(FieldValue(colon, field, self._expression(), optional))
+            colon = self._take(":", follows=_BEGIN).offset
+            with self._inside("}", ","):
+                fields.append(FieldValue(colon, field, self._expression(), optional))
             if not self._took(","):
+                self._close("}")
                 break
-        self._take("}")
+            if self._next() not in ("?", "name"):
+                self._take("}", follows=self._follow)
+                break
+        else:
+            self._take("}")
         return StructLiteral(offset, name, tuple(fields))
 
     def _list(self) -> Node:
@@ -333,10 +392,16 @@ class _Parser:
         while self._next() != "]":
             if self._took("?"):
                 optional.add(len(items))
-            items.append(self._expression())
+            with self._inside("]", ","):
+                items.append(self._expression())
             if not self._took(","):
+                self._close("]")
                 break
-        self._close("]")
+            if self._next() == "end":
+                self._take("]", follows=self._follow)
+                break
+        else:
+            self._take("]")
         return ListLiteral(offset, tuple(items), frozenset(optional))
 
     def _map(self) -> Node:
@@ -344,9 +409,11 @@ class _Parser:
         entries: list[Entry] = []
         while self._next() != "}":
             optional = self._took("?")
-            key = self._expression()
-            colon = self._take(":").offset
-            entries.append(Entry(colon, key, self._expression(), optional))
+            with self._inside(":"):
+                key = self._expression()
+            colon = self._take(":", follows=_BEGIN).offset
+            with self._inside("}", ","):
+                entries.append(Entry(colon, key, self._expression(), optional))
             if not self._took(","):
                 break
         self._close("}")

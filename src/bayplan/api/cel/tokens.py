@@ -28,6 +28,7 @@ _TOKEN = re.compile(
             r"(?P<uint>(?:0x[0-9a-fA-F]+|\d+)[uU])",
             r"(?P<int>0x[0-9a-fA-F]+|\d+)",
             r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)",
+            r"(?P<quoted>`[A-Za-z0-9_.\-/ ]+`)",
             r"(?P<sign>==|!=|<=|>=|&&|\|\||[\[\]{}().,\-!?:+*/%<>])",
         )
     ),
@@ -48,7 +49,7 @@ _CHARACTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t",
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word: `kind` is `string`, `bytes`, `double`, `uint`, `int`, `name` or `end`; of signs and keywords it is the text itself."""
+    """A word: `kind` is `string`, `bytes`, `double`, `uint`, `int`, `name`, `quoted` or `end`; of signs and keywords it is the text itself."""
 
     kind: str
     text: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bayplan.api.errors import duplicate, forbidden, invalid, required, too_many, unsupported
+from bayplan.api.errors import ErrorType, FieldError, duplicate, forbidden, invalid, required, too_many, unsupported
 from bayplan.api.types import admissionregistration_v1 as types
 from bayplan.api.types import meta_v1
 from bayplan.api.validation.fields import Errors, check_format, check_label_selector, repeats
@@ -93,22 +93,28 @@ def _check_values(errors: Errors, path: str, field: str, values: tuple[str, ...]
 def _check_resources(errors: Errors, path: str, resources: tuple[str, ...]) -> None:
     if not resources:
         errors.append(required(path))
-    with_subresources: set[str] = set()
+    all_of: set[str] = set()
+    any_with: set[str] = set()
+    is_whole = False
     for index, resource in enumerate(resources):
         name, slash, subresource = resource.partition("/")
         if not resource:
             errors.append(required(f"{path}[{index}]"))
-        elif name == "*" and subresource not in ("", "*") and f"*/{subresource}" != resource:
-            errors.append(invalid(f"{path}[{index}]", resource, "malformed resource"))
-        elif slash and subresource == "*" and name != "*" and name in with_subresources:
-            errors.append(
-                invalid(f"{path}[{index}]", resource, f"if '{resource}' is present, must not specify {resource}")
-            )
-        if slash:
-            with_subresources.add(name)
+            continue
+        if not slash:
+            is_whole = resource != "*"
+            continue
+        for known, one, covering in ((all_of, name, f"{name}/*"), (any_with, subresource, f"*/{subresource}")):
+            if one in known:
+                text = f"if '{covering}' is present, must not specify {resource}"
+                errors.append(invalid(f"{path}[{index}]", resource, text))
+        if subresource == "*":
+            all_of.add(name)
+        if name == "*":
+            any_with.add(subresource)
     if len(resources) > 1 and "*/*" in resources:
         errors.append(invalid(path, resources, "if '*/*' is present, must not specify other resources"))
-    elif len(resources) > 1 and "*" in resources and any("/" not in one for one in resources if one != "*"):
+    if "*" in resources and is_whole:
         text = "if '*' is present, must not specify other resources without subresources"
         errors.append(invalid(path, resources, text))
 
@@ -126,7 +132,14 @@ def check_expression(
     """An expression that has to evaluate to one of the named types."""
     problem = compiler.problem(expression, *wanted, has_authorizer=has_authorizer)
     if problem:
-        errors.append(invalid(path, expression, problem))
+        errors.append(expression_error(path, expression, problem))
+
+
+def expression_error(path: str, expression: str, problem: str) -> FieldError:
+    """What is wrong with an expression, as a compiler says: a constant that cannot be converted is no fault of it."""
+    if problem.startswith("program instantiation failed: "):
+        return FieldError(ErrorType.INTERNAL, path, None, problem)
+    return invalid(path, expression, problem)
 
 
 def check_match_conditions(
@@ -254,4 +267,4 @@ def check_variables(errors: Errors, path: str, variables: Sequence[types.Variabl
         if not variable.expression.strip():
             errors.append(required(f"{where}.expression", "expression is not specified"))
         elif problem := compiler.add_variable(variable.name, variable.expression):
-            errors.append(invalid(f"{where}.expression", variable.expression, problem))
+            errors.append(expression_error(f"{where}.expression", variable.expression, problem))

@@ -16,6 +16,7 @@ from bayplan.api.validation.admission_rules import (
     check_variables,
     compiler_of,
     default_match_resources,
+    expression_error,
 )
 from bayplan.api.validation.fields import Errors
 from bayplan.api.validation.meta import UpdateChecks
@@ -88,7 +89,7 @@ def _check_mutation(errors: Errors, path: str, mutation: types.Mutation, compile
     elif not patch.expression.strip():
         errors.append(required(f"{path}.{name}.expression"))
     elif problem := compiler.patch_problem(patch.expression, _MAKES[mutation.patch_type]):
-        errors.append(invalid(f"{path}.{name}.expression", patch.expression, problem))
+        errors.append(expression_error(f"{path}.{name}.expression", patch.expression, problem))
     ((other, unwanted),) = kinds.values()
     if unwanted is not None:
         text = f"must not be specified when patchType is {mutation.patch_type}"

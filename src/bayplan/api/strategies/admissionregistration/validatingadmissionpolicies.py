@@ -17,6 +17,7 @@ from bayplan.api.validation.admission_rules import (
     check_variables,
     compiler_of,
     default_match_resources,
+    expression_error,
 )
 from bayplan.api.validation.fields import Errors, check_conditions
 from bayplan.api.validation.meta import UpdateChecks
@@ -131,7 +132,7 @@ def _check_annotation(
     elif len(annotation.value_expression.strip().encode()) > _LONGEST_EXPRESSION:
         errors.append(required(f"{path}.valueExpression", f"must not exceed {_LONGEST_EXPRESSION} bytes in length"))
     elif problem := compiler.problem(annotation.value_expression.strip(), "string", "null"):
-        errors.append(invalid(f"{path}.valueExpression", annotation.value_expression, problem))
+        errors.append(expression_error(f"{path}.valueExpression", annotation.value_expression, problem))
 
 
 STRATEGY = ValidatingAdmissionPolicyStrategy()
