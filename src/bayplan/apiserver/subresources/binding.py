@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bayplan.api.errors import FieldError, bad_request, conflict, failure, required, unsupported_text
+from bayplan.api.errors import FieldError, bad_request, conflict, failure, quoted, required, unsupported_text
 from bayplan.api.types import core_v1
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.context import Call
@@ -124,7 +124,7 @@ def _bound(call: Call, pod: core_v1.Pod, binding: core_v1.Binding, now: str) -> 
     if metadata.deletion_timestamp:
         raise conflict("pods/binding", "", name, f"pod {name} is being deleted, cannot be assigned to a host")
     if pod.spec.node_name:
-        raise conflict("pods/binding", "", name, f'pod {name} is already assigned to node "{pod.spec.node_name}"')
+        raise conflict("pods/binding", "", name, f"pod {name} is already assigned to node {quoted(pod.spec.node_name)}")
     if pod.spec.scheduling_gates:
         raise conflict("pods/binding", "", name, f"pod {name} has non-empty .spec.schedulingGates")
     scheduled = core_v1.PodCondition(type="PodScheduled", status="True", last_transition_time=now)

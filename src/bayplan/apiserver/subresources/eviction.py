@@ -44,15 +44,36 @@ async def handle(call: Call) -> Response:
         raise not_found_error("pods", "", call.path.name)
     validate_options(options)
     pod = call.decode_stored(entry)
-    if dry_run or (options.preconditions is not None and options.preconditions.resource_version):
-        check_preconditions(call, pod, entry, options)
-    if not _goes_anyway(pod):
-        budget = _budget_of(call, pod)
-        if budget is not None:
-            await _take_disruption(call, pod, budget, dry_run)
+    budget = None if _goes_anyway(pod) else _budget_of(call, pod)
+    if budget is not None:
+        await _take_disruption(call, pod, budget, dry_run)
+    if dry_run or (options.preconditions and (options.preconditions.uid or options.preconditions.resource_version)):
+        _check_preconditions(call, pod, entry, budget, options)
     if not dry_run:
         await _evict(call, options)
     return Response(201, CREATED, warnings=call.warnings)
+
+
+def _check_preconditions(
+    call: Call, pod: core_v1.Pod, entry: Entry, budget: Entry | None, options: meta_v1.DeleteOptions
+) -> None:
+    """Whether the pod is the one that is to go. One that its budget lets go as it is not ready has to be as it was then, whatever revision is wanted.
+
+    Raises ApiError (409, 429).
+    """
+    wanted = options.preconditions
+    if wanted is None:
+        return
+    is_free = budget is not None and _is_free(pod, call.context.objects.cache(_budget_kind(call)).shared(budget))
+    has_revision = wanted.resource_version is not None
+    if is_free and has_revision:
+        wanted.resource_version = str(entry.revision)
+    try:
+        check_preconditions(call, pod, entry, options)
+    except ApiError:
+        if budget is not None and is_free and not has_revision:
+            raise _changed(budget.name) from None
+        raise
 
 
 def _api_version(call: Call) -> str:
@@ -101,15 +122,19 @@ async def _take_disruption(call: Call, pod: core_v1.Pod, entry: Entry, dry_run: 
     await modify(budget_call, lambda budget: _counted(call, pod, budget), plain=True, manager=SERVER)
 
 
+def _is_free(pod: core_v1.Pod, budget: policy_v1.PodDisruptionBudget) -> bool:
+    """Whether a budget lets a pod go that is not ready, without counting it."""
+    status = budget.status
+    is_met = status.current_healthy >= status.desired_healthy and status.desired_healthy > 0
+    return not _is_ready(pod) and (budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow" or is_met)
+
+
 def _counted(call: Call, pod: core_v1.Pod, budget: policy_v1.PodDisruptionBudget) -> Any:
-    status, spec = budget.status, budget.spec
-    if not _is_ready(pod):
-        always = spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
-        if always or (status.current_healthy >= status.desired_healthy and status.desired_healthy > 0):
-            return budget
+    status = budget.status
+    if _is_free(pod, budget):
+        return budget
     if status.observed_generation < budget.metadata.generation:
-        cause = f"The disruption budget {budget.metadata.name} is still being processed by the server."
-        raise _refusal(cause, retry=_RETRY_SECONDS)
+        raise _changed(budget.metadata.name)
     if status.disruptions_allowed < 0:
         raise failure(
             403,
@@ -162,6 +187,11 @@ def _exhausted(budget: policy_v1.PodDisruptionBudget, now: str) -> tuple[meta_v1
     return (*kept, condition)
 
 
+def _changed(name: str) -> ApiError:
+    """A budget, or a pod that it lets go, is not known well enough."""
+    return _refusal(f"The disruption budget {name} is still being processed by the server.", retry=_RETRY_SECONDS)
+
+
 def _refusal(cause: str, retry: int) -> ApiError:
     error = too_many_requests("Cannot evict pod as it would violate the pod's disruption budget.", retry)
     if error.status.details is not None:
@@ -186,4 +216,6 @@ async def _evict(call: Call, options: meta_v1.DeleteOptions) -> None:
 
     entry = await modify(call, marked, plain=True)
     options.dry_run = ()
+    if options.preconditions is not None and options.preconditions.resource_version is not None:
+        options.preconditions.resource_version = str(entry.revision)  # which this request has just made
     await delete_entry(call, entry, options)

@@ -30,7 +30,7 @@ from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.requests import Response
 from bayplan.apiserver.verbs.apply import configuration, is_apply
 from bayplan.apiserver.verbs.patch import Patch
-from bayplan.apiserver.verbs.update import check_name, check_uid, modify
+from bayplan.apiserver.verbs.update import check_body_name, check_uid, modify
 from bayplan.apiserver.writes.bodies import body_json, body_object
 
 _HEAD = b'{"kind":"Scale","apiVersion":"autoscaling/v1",'
@@ -141,7 +141,7 @@ async def _update(call: Call) -> Response:
         if call.kind.is_custom and any(text in error.status.message for text in _UNDECODABLE):
             raise bad_request(_NOT_REGISTERED) from None
         raise
-    check_name(scale.metadata.name, call.path.name)
+    check_body_name(call, scale)
     return _answer(call, await modify(call, lambda old: _scaled(call, old, scale), track=False))
 
 
@@ -171,6 +171,7 @@ def _applied(call: Call) -> Callable[[Any], Any]:
     def applied(old: Any) -> Any:
         scale = applier.apply(_live(call, old))
         given.check(call)
+        check_body_name(call, scale)
         return _scaled(call, old, scale, applied=True)
 
     return applied
@@ -178,15 +179,15 @@ def _applied(call: Call) -> Callable[[Any], Any]:
 
 def _scaled(call: Call, obj: Any, scale: autoscaling_v1.Scale, *, applied: bool = False) -> Any:
     """The workload with the wanted number of replicas. applied: the Scale says who manages them. Raises ApiError."""
+    if call.path.verb == "update":
+        check_uid(call, scale.metadata.uid, obj.metadata.uid)
     if scale.spec.replicas < 0 and not call.kind.is_custom:  # those have rules of their own for it
         problem = invalid("spec.replicas", scale.spec.replicas, "must be greater than or equal to 0")
         raise invalid_object("Scale", "autoscaling", scale.metadata.name, [problem])
     wanted = scale.metadata.resource_version
     if wanted and wanted != obj.metadata.resource_version:
         raise conflict(call.kind.plural, call.kind.group, call.path.name)
-    if call.path.verb == "update":
-        check_uid(call, scale.metadata.uid, obj.metadata.uid)
-    elif not call.kind.is_custom and scale.metadata.uid != obj.metadata.uid:
+    if call.path.verb != "update" and not call.kind.is_custom and scale.metadata.uid != obj.metadata.uid:
         why = f"Precondition failed: UID in precondition: {scale.metadata.uid}, UID in object meta: {obj.metadata.uid}"
         raise conflict(f"{call.kind.plural}/scale", call.kind.group, call.path.name, why)
     if isinstance(call.kind, CustomKind):

@@ -221,7 +221,7 @@ async def update(call: Call) -> Response:
 
 def _replaced_entry(call: Call, body: Any) -> Entry | None:
     """What a body is to replace; None if it may be made. Raises ApiError."""
-    _check_body_name(call, body)
+    check_body_name(call, body)
     call.warnings.extend(deduplicate_owners(body.metadata))
     entry = call.entry(call.path.namespace, call.path.name)
     if entry is None:
@@ -246,7 +246,7 @@ def _again(call: Call) -> Any:
     """A fresh object from the body: a repeated attempt must not see what the last one changed."""
     gates = call.context.settings.feature_gates
     body = decode_reporting(call.kind.type, body_json(call, call.kind.kind), gates)[0]
-    _check_body_name(call, body)
+    check_body_name(call, body)
     deduplicate_owners(body.metadata)
     return body
 
@@ -260,7 +260,8 @@ def check_name(given: str, wanted: str) -> None:
     raise bad_request(f"the name of the object ({wanted} based on URL) was undeterminable: name must be provided")
 
 
-def _check_body_name(call: Call, body: Any) -> None:
+def check_body_name(call: Call, body: Any) -> None:
+    """A body has the name and namespace of the URL; without a namespace it gets it. Raises ApiError (400)."""
     metadata = body.metadata
     if call.kind.namespaced and metadata.namespace and metadata.namespace != call.path.namespace:
         raise bad_request(OTHER_NAMESPACE)
