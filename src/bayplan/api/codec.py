@@ -144,8 +144,13 @@ def decode(cls: type[Any], data: bytes) -> Any:
         return decode_reporting(cls, data)[0]
 
 
-def decode_reporting(cls: type[Any], data: bytes, gates: Collection[str] = ALL_GATES) -> tuple[Any, list[str]]:
-    """An object from JSON, and what was dropped, worded as Kubernetes does: `unknown field "spec.foo"`. gates: Bayplan's own that are on. Raises DecodeError."""
+def decode_reporting(
+    cls: type[Any], data: bytes, gates: Collection[str] = ALL_GATES, *, quotes: bool = True
+) -> tuple[Any, list[str]]:
+    """An object from JSON, and what was dropped, worded as Kubernetes does: `unknown field "spec.foo"`. gates: Bayplan's own that are on.
+
+    quotes: whether characters in paths are escaped, which apimachinery's converter does not do. Raises DecodeError.
+    """
     if number := large_number(data):
         _check_syntax(data)
         raise _problem(cls, data, NumberError(too_large(number)))
@@ -164,7 +169,8 @@ def decode_reporting(cls: type[Any], data: bytes, gates: Collection[str] = ALL_G
     if may_repeat_fields(data) and (problem := _first_problem(cls, data)):  # a value that another one replaced
         raise DecodeError(problem)
     try:
-        problems = [f"unknown field {quoted(path)}" for path in dropped[:MAX_FIELD_ERRORS]]
+        paths = dropped[:MAX_FIELD_ERRORS]
+        problems = [f"unknown field {quoted(path)}" if quotes else f'unknown field "{path}"' for path in paths]
         return settle(decoder(cls)(encode(cleaned))), problems
     except (msgspec.DecodeError, FormError) as error:
         raise _problem(cls, data, error) from None

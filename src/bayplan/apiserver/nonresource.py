@@ -177,7 +177,12 @@ class NonResource:
                 raise resource_not_found()
             return page_not_found()
         parts = path.split("/")
-        is_routed = parts[1] == "api" or len(parts) > _GROUP_PARTS or request.path.endswith("//")
+        is_routed = (
+            parts[1] == "api"
+            or len(parts) > _GROUP_PARTS
+            or request.path.endswith("//")
+            or path == "/apis/apiregistration.k8s.io"
+        )
         if is_routed and request.method != "GET":
             raise method_not_allowed()
         body, media_type = found

@@ -120,6 +120,11 @@ KNOWN: Final = (
     ),
     Known("a list at the revision 0 is as old as a cache", r"^custom list.*\"resourceVersion\": \"0\"", r"\.items\b"),
     Known("protobuf has no normal form", r"vnd\.kubernetes\.protobuf, application/json", r"\.body: 'k8s"),
+    Known(
+        "writes to a path with an empty namespace would be about all of them",
+        r" (?:POST|DELETE) /api/v1/namespaces//",
+        r".",
+    ),
     Known("figures of a program are its own", r" /metrics ", r"."),
     Known(
         "an etcd before 3.4.25 cannot say how far a watch has come",

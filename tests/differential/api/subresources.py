@@ -126,7 +126,13 @@ def _evictions(chance: Random) -> Iterator[Step]:
         }
         if options is not None:
             body["deleteOptions"] = options
-        yield step("POST", f"{_PODS}/{name}/eviction", "eviction", body, query=some(chance, _OPTIONS, 1))
+        query = some(chance, _OPTIONS, 1)
+        if options in (
+            {"dryRun": ["x"]},
+            {"propagationPolicy": "x"},
+        ):  # which cost a disruption in kube-apiserver, and nothing here
+            query = {"dryRun": "All"}
+        yield step("POST", f"{_PODS}/{name}/eviction", "eviction", body, query=query)
         yield step("GET", f"{budgets}/b", "budget after eviction", managedFields=True)
 
 
@@ -185,12 +191,12 @@ def _containers(bodies: Bodies) -> Iterator[Step]:
         yield patch(
             f"{_PODS}/p1/resize",
             form,
-            _spoilt(bodies, resized),
+            (changed := _spoilt(bodies, resized)),
             query=some(chance, _OPTIONS, 1),
             name=f"resize {form}",
             managedFields=True,
         )
-        yield patch(f"{_PODS}/p1", "strategic", resized, query={"dryRun": "All"}, name="resize of the pod itself")
+        yield patch(f"{_PODS}/p1", "strategic", changed, query={"dryRun": "All"}, name="resize of the pod itself")
     yield step("GET", f"{_PODS}/p1/ephemeralcontainers", "get ephemeral containers")
     yield step("GET", f"{_PODS}/p1/resize", "get resize")
 

@@ -161,7 +161,8 @@ def _applies(bodies: Bodies, kind: Kind, path: str, tried: Tree) -> Iterator[Ste
         query |= some(chance, {"force": ["true", "true", "false", "x"], "fieldValidation": ["Strict", "Warn"]}, 1)
         body: Tree = {**head, "metadata": {"name": name_of(kind, "one")}}
         change = bodies.change(kind)
-        body |= {**change, "metadata": {**(change.get("metadata") or {}), **body["metadata"]}}
+        given = change.get("metadata")
+        body |= {**change, "metadata": {**(given if isinstance(given, dict) else {}), **body["metadata"]}}
         if chance.random() < 0.1:
             body.pop(chance.choice(("apiVersion", "kind", "metadata")))
         yield patch(path, "apply", body, query=query, managedFields=True)

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from bayplan.api.errors import quoted
-from bayplan.api.json.writing import escaped
+from bayplan.api.json.writing import escaped, number_text
 
 _POWER_WITH_EXPONENT = 6
 _TYPES = {bool: "bool", int: "int64", float: "float64", str: "string", list: "[]interface {}", type(None): "<nil>"}
@@ -71,5 +71,7 @@ def shown_float(number: float) -> str:
 
 def json_text(value: Any) -> str:
     """A JSON value as Go's `json.Marshal` writes it: names in order, without blanks, safe inside HTML."""
+    if type(value) is float or (type(value) is int and not -(2**63) <= value < 2**63):
+        return number_text(float(value))
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
     return escaped(text.encode()).decode()

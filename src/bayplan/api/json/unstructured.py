@@ -31,6 +31,10 @@ _GO_KINDS: Final = {"string": "string", "boolean": "bool", "number": "float64"}
 _WIDTHS: Final = {"uint8": 8, "int32": 32, "int64": 64}
 
 
+COMPARED_IN_BYTES: Final = frozenset(("ControllerRevision",))
+"""Kinds with JSON that must stay as it is written: what the converter makes of it differs from what a client wrote in another order."""
+
+
 def as_converted(cls: type[Any], tree: Any) -> Any:
     """A tree with values that fit a class: what a decoder makes of it is what the converter makes of the tree. Raises Refused."""
     of = {"$ref": schema.definition_of(cls)}
@@ -80,11 +84,11 @@ def _as_read(value: Any) -> Any:
 
 
 def _as_go_writes(value: Any) -> Any:
-    """A value that becomes JSON on the way, with its numbers as Go writes them."""
+    """A value that becomes JSON on the way, with its numbers and names as Go writes them."""
     if isinstance(value, float):
         return msgspec.Raw(number_text(value).encode())
     if isinstance(value, dict):
-        return {name: _as_go_writes(item) for name, item in value.items()}
+        return {name: _as_go_writes(item) for name, item in sorted(value.items())}
     return [_as_go_writes(item) for item in value] if isinstance(value, list) else value
 
 

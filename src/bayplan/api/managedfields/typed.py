@@ -21,7 +21,6 @@ _UNTYPED = frozenset((
     "io.k8s.apimachinery.pkg.api.resource.Quantity",
     "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime",
     "io.k8s.apimachinery.pkg.apis.meta.v1.Time",
-    "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
 ))  # fmt: skip
 """Definitions that say of their values only that they are scalars."""
 _ZEROS = {"string": "", "integer": 0}
@@ -190,6 +189,8 @@ def type_of_definition(name: str) -> Type:
     """The type of a definition of the published schema."""
     if name in _UNTYPED:
         return Type(SCALAR, scalar="untyped")
+    if name == "io.k8s.apimachinery.pkg.util.intstr.IntOrString":
+        return Type(ANY, atomic=True)  # of which only the object says that it is no list and no map
     found = _make(definitions()[name])
     found._reference = name
     return found

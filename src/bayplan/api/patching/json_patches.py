@@ -110,7 +110,7 @@ def _apply_operation(document: dict[str, Any], operation: dict[str, Any], may_co
     elif name in ("move", "copy"):
         return _move(document, operation.get("from"), path, copies=name == "copy", may_copy=may_copy)
     else:
-        raise PatchError(422, GENERIC, f"Unexpected kind: {name}")
+        raise PatchError(422, GENERIC, f"Unexpected kind: {name or ''}")
     return 0
 
 

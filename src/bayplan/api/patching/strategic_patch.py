@@ -237,8 +237,8 @@ def _keyed(item: Any, key: str) -> Any:
 
 def _check_elements(live: list[Any], patch: list[Any]) -> None:
     """Items of lists that are merged are of one type, and no lists."""
-    kinds = {type(item) for item in (*live, *patch)}
-    if list in kinds:
+    kinds = dict.fromkeys(type(item) for item in (*live, *patch))
+    if next(iter(kinds), None) is list:
         raise PatchError(422, GENERIC)
     if len(kinds) > 1:
         raise PatchError(500, f"list element types are not identical: {shown([live, patch])}")

@@ -17,7 +17,7 @@ from bayplan.api.errors import ApiError, failure
 from bayplan.api.feature_gates import may_have_gated_fields
 from bayplan.api.json.decode_problems import Refused
 from bayplan.api.json.nesting import DepthError, check_depth
-from bayplan.api.json.unstructured import as_converted, first_unstructured_problem
+from bayplan.api.json.unstructured import COMPARED_IN_BYTES, as_converted, first_unstructured_problem
 from bayplan.api.kinds import Kind
 from bayplan.api.managedfields.compare import compare, field_set
 from bayplan.api.managedfields.fieldset import FieldSet, difference, has, paths
@@ -92,6 +92,10 @@ class Applier:
     def _object(self, merged: dict[str, Any]) -> Any:
         """What comes of a merge, as an object of the kind. Raises ApiError (500)."""
         self.merged = merged
+        if None in (
+            (merged.get("metadata") or {}).get("managedFields") or ()
+        ):  # nobody takes them for managers, so they are nothing
+            merged = {**merged, "metadata": {**merged["metadata"], "managedFields": []}}
         try:
             return self._decoded(merged)
         except (DecodeError, FormError) as error:
@@ -105,7 +109,7 @@ class Applier:
             drop_nulls(found.content, cls.schema, unless_refused=True)
             return found
         try:
-            if not self._has_floats:
+            if not self._has_floats and self.kind.kind not in COMPARED_IN_BYTES:
                 return settle(from_tree(cls, merged))
         except DecodeError:  # numbers may be larger than their fields
             pass

@@ -13,7 +13,9 @@ from bayplan.api.custom_resources.numbers import NumberError, settle_numbers
 from bayplan.api.errors import ApiError, bad_request, conflict, failure, not_found_error
 from bayplan.api.json.nesting import DepthError, check_depth
 from bayplan.api.json.syntax import large_number
+from bayplan.api.json.unstructured import first_unstructured_problem
 from bayplan.api.kinds import Kind
+from bayplan.api.types import meta_v1
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.managed_fields.applying import Applier
 from bayplan.apiserver.reads.watching import Entry
@@ -30,6 +32,10 @@ _ODD_NUMBER: Final = re.compile(rb"[:\[,]\s*+-?+[0-9]++(?:[.eE]|(?<=[0-9]{19}))"
 """The beginning of a number in JSON that may not be a whole one, or have more than 64 bits."""
 _MINUS_ZERO: Final = re.compile(rb"[:\[,]\s*+-0\.0*+\s*+[,\]}]")
 """A number in JSON that is 0 in YAML."""
+
+
+_NO_PLAIN_TEXT: Final = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xa8\xa9]")
+"""Control characters that JSON takes, and the ends of lines that YAML has besides."""
 
 
 def is_apply(call: Call) -> bool:
@@ -138,9 +144,15 @@ def configuration(call: Call, expected: Kind) -> Configuration:
         group, _, version = api_version.rpartition("/")
         raise bad_request(f"invalid object type: {group}/{version}, Kind={kind}")
     metadata = applied.get("metadata")
-    if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
+    managers = metadata.get("managedFields") if isinstance(metadata, dict) else None
+    if isinstance(managers, list) and all(map(_is_manager, managers)):
         raise bad_request("metadata.managedFields must be nil")
     return Configuration(applied, has_floats, repeated)
+
+
+def _is_manager(entry: Any) -> bool:
+    """Whether kube-apiserver takes something for an entry of managed fields; it passes over all of them if it does not, and refuses the type later."""
+    return isinstance(entry, dict) and first_unstructured_problem(meta_v1.ManagedFieldsEntry, entry) is None
 
 
 def _read_configuration(data: bytes) -> tuple[dict[str, Any], bool, bool]:
@@ -170,6 +182,7 @@ def _is_other_yaml(data: bytes) -> bool:
         data[:1] == b"\t"
         or b"\\/" in data
         or bool(large_number(data))
+        or ((not data.isascii() or b"\x7f" in data) and _NO_PLAIN_TEXT.search(data) is not None)
         or (b"-0." in data and _MINUS_ZERO.search(data) is not None)
     )
 

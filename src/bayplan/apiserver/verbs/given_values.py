@@ -15,13 +15,22 @@ from bayplan.api.errors import ErrorType, FieldError
 from bayplan.apiserver.requests import Request
 
 _STEP: Final = re.compile(r"([A-Za-z]\w*)|\[(\d+)\]")
+_NO_RULES: Final = re.compile(rb'"rules"\s*:\s*\[\s*\]')
+"""In the body of an Ingress, whose rules an error of its spec shows."""
 _WHOLE_OBJECT: Final = ("POST", "PUT")
 """Methods whose bodies are objects, not changes of them."""
 
 
 def as_given(errors: Sequence[FieldError], obj: Any, request: Request) -> list[FieldError]:
     """The errors of a request's object; values that are shown as null are shown as `{}` or `[]` where the request has that. obj: what the request's body says."""
-    if request.method not in _WHOLE_OBJECT or not any(map(_shows_null, errors)):
+    if not any(map(_shows_null, errors)):
+        return list(errors)
+    if _NO_RULES.search(request.body) is not None:
+        errors = [
+            msgspec.structs.replace(error, value=[]) if error.field == "spec" and _shows_null(error) else error
+            for error in errors
+        ]
+    if request.method not in _WHOLE_OBJECT:
         return list(errors)
     try:
         tree = msgspec.json.decode(request.body)

@@ -26,7 +26,7 @@ from bayplan.api.errors import (
     unsupported_media_type,
 )
 from bayplan.api.json.decode_problems import Refused
-from bayplan.api.json.unstructured import as_converted, first_unstructured_problem
+from bayplan.api.json.unstructured import COMPARED_IN_BYTES, as_converted, first_unstructured_problem
 from bayplan.api.kinds import Kind
 from bayplan.api.patching.json_patches import PatchError, apply_json_patch, apply_merge_patch
 from bayplan.api.patching.strategic_leftovers import left_of
@@ -202,14 +202,18 @@ class Patch:
 
     def _reported(self, cls: type[Any]) -> tuple[Any, list[str]]:
         """What came of the patch, and what is wrong with its fields. Raises DecodeError."""
-        gates = self.call.context.settings.feature_gates
+        gates, quotes = self.call.context.settings.feature_gates, self.patch_type != STRATEGIC
         try:
-            return decode_reporting(cls, encode(self.tree), gates)
+            if self.kind.kind in COMPARED_IN_BYTES:
+                if self.patch_type == STRATEGIC:
+                    raise DecodeError("only the converter knows the order of names")
+                self.tree = msgspec.json.decode(as_written(self.patch_type, self.body, self.tree))
+            return decode_reporting(cls, encode(self.tree), gates, quotes=quotes)
         except DecodeError:
             if self.patch_type != STRATEGIC:
                 raise
         try:  # numbers may be larger than their fields
-            return decode_reporting(cls, encode(as_converted(cls, self.tree)), gates)
+            return decode_reporting(cls, encode(as_converted(cls, self.tree)), gates, quotes=quotes)
         except Refused as refusal:
             raise DecodeError(str(refusal)) from None
 

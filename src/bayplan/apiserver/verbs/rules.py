@@ -17,7 +17,7 @@ from bayplan.apiserver.context import Call
 from bayplan.apiserver.verbs.admin_access import admin_access_problems
 from bayplan.apiserver.verbs.claim_status_access import claim_status_problems
 from bayplan.apiserver.verbs.given_values import as_given
-from bayplan.apiserver.writes.emptied_lists import emptied_map_errors
+from bayplan.apiserver.writes.emptied_lists import emptied_map_errors, empties_webhooks
 
 _HIGHEST_GENERATION = (1 << 63) - 1
 
@@ -112,7 +112,7 @@ async def apply_rules(call: Call, obj: Any, old: Any, *, subresource: str) -> Al
         await admission.admit(request)
     if strategy.has_gated_fields and not subresource:
         strategy.apply_gates(obj, old, call.context.settings.feature_gates)
-    _prepare(strategy, obj, old, subresource, call.context.clock.now())
+    _prepare(strategy, obj, old, subresource, call.context.clock.now(), call.request.body)
     allocation = None
     if not subresource and call.context.allocators.serves(call.stored):
         allocation = await allocate(call, obj, old)
@@ -139,7 +139,7 @@ def _warnings(strategy: Strategy, obj: Any, old: Any, subresource: str) -> list[
     return strategy.warnings(obj, old)
 
 
-def _prepare(strategy: Strategy, obj: Any, old: Any, subresource: str, now: float) -> None:
+def _prepare(strategy: Strategy, obj: Any, old: Any, subresource: str, now: float, body: bytes) -> None:
     if subresource == "status":
         strategy.prepare_status_update(obj, old)
         strategy.renew_status_times(obj, old, now)
@@ -150,7 +150,7 @@ def _prepare(strategy: Strategy, obj: Any, old: Any, subresource: str, now: floa
     else:
         strategy.prepare_update(obj, old)
         strategy.renew_times(obj, old, now)
-    if strategy.counts_generation and strategy.spec_changed(obj, old):
+    if strategy.counts_generation and (strategy.spec_changed(obj, old) or empties_webhooks(obj, body)):
         obj.metadata.generation = next_generation(old.metadata.generation)
 
 
@@ -179,7 +179,8 @@ def _subresource_errors(
         if subresource == "status"
         else strategy.validate_subresource_update(subresource, obj, old)
     )
-    return [*_updated_meta(call, strategy, obj, old, strategy.status_checks), *refused, *rules]
+    checks = strategy.update_checks if subresource == "resize" else strategy.status_checks
+    return [*_updated_meta(call, strategy, obj, old, checks), *refused, *rules]
 
 
 def _keep_metadata(strategy: Strategy, new: Any, old: Any) -> None:

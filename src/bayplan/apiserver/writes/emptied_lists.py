@@ -66,6 +66,14 @@ def emptied_map_errors(kind: Kind, obj: Any, old: Any, body: bytes) -> list[Fiel
     return [forbidden(name, "field is immutable when `immutable` is set")] if is_given else []
 
 
+_NO_WEBHOOKS: Final = re.compile(rb'"webhooks"\s*:\s*\[\s*\]|"/webhooks"\s*,\s*"value"\s*:\s*\[\s*\]')
+
+
+def empties_webhooks(obj: Any, body: bytes) -> bool:
+    """Whether a JSON body gives an object without webhooks an empty list of them, which counts for the generation whatever was there."""
+    return not getattr(obj, "webhooks", True) and _NO_WEBHOOKS.search(body) is not None
+
+
 def with_emptied(changes: Comparison, kind: Kind, body: bytes) -> Comparison:
     """Changes and the lists that the body empties, whatever they were."""
     lists = emptied(kind, body)

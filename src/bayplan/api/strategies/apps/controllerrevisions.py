@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+
+from bayplan.api.codec import encode
 from bayplan.api.errors import FieldError, invalid, required
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import apps_v1
@@ -25,7 +28,8 @@ class ControllerRevisionStrategy(Strategy):
         return [] if isinstance(obj.data, dict) else [required("data", "data must be a valid JSON object")]
 
     def validate_update(self, obj: apps_v1.ControllerRevision, old: apps_v1.ControllerRevision) -> list[FieldError]:
-        return [invalid("data", obj.data, "field is immutable")] if obj.data != old.data else []
+        written = encode(obj.data)  # Kubernetes compares what was written, in its order
+        return [] if written == encode(old.data) else [invalid("data", msgspec.Raw(written), "field is immutable")]
 
 
 STRATEGY = ControllerRevisionStrategy()

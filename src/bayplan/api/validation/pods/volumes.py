@@ -284,9 +284,9 @@ def _check_ephemeral(
     where, template = f"{path}.volumeClaimTemplate", source.volume_claim_template
     if template is None:
         errors.append(required(where))
-        return
-    check_template_object_meta(errors, f"{where}.metadata", template.metadata)
-    check_claim_spec(errors, f"{where}.spec", template.spec)
+    else:
+        check_template_object_meta(errors, f"{where}.metadata", template.metadata)
+        check_claim_spec(errors, f"{where}.spec", template.spec)
     if metadata is not None and metadata.name and name:
         claim = f"{metadata.name}-{name}"
         for message in formats.dns_subdomain(claim):
