@@ -42,11 +42,13 @@ async def handle(call: Call) -> Response:
     entry = call.entry(call.path.namespace, call.path.name)
     if entry is None:
         raise not_found_error("pods", "", call.path.name)
-    validate_options(options)
+    if not dry_run:  # nothing is counted for options that make no sense
+        validate_options(options)
     pod = call.decode_stored(entry)
     budget = None if _goes_anyway(pod) else _budget_of(call, pod)
     if budget is not None:
         await _take_disruption(call, pod, budget, dry_run)
+    validate_options(options)
     if dry_run or (options.preconditions and (options.preconditions.uid or options.preconditions.resource_version)):
         _check_preconditions(call, pod, entry, budget, options)
     if not dry_run:

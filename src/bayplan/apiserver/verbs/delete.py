@@ -251,7 +251,7 @@ async def _delete_once(call: Call, progress: _Progress, options: meta_v1.DeleteO
     changed = obj != old
     if not gone:
         return (await _written(call, obj, entry, options) if changed else entry), False
-    if changed and _is_graceful(call):
+    if changed and _is_graceful(call) and obj.metadata.deletion_timestamp != old.metadata.deletion_timestamp:
         entry = progress.entry = await _written(call, obj, entry, options)
         progress.is_marked = True
         obj = call.context.objects.cache(call.stored).shared(entry)
