@@ -102,7 +102,7 @@ def _merge_map(tree: dict[str, Any] | None, patch: dict[str, Any], schema: Schem
                 repeats.count(result.get(name))
             shortened.add(name)
             if value is not None:
-                _delete_from(result, name, value)
+                _delete_from(result, name, value, schema, repeats)
             else:
                 result.pop(name, None)
         elif value is None:
@@ -255,9 +255,7 @@ def _merge_list(live: list[Any], patch: list[Any], facts: Facts, repeats: _Repea
         merged = [*live, *(item for item in dict.fromkeys(patch) if _hashable(item) not in known)]
         return _sorted(merged, patch, live, "")
     if not facts.key:
-        raise PatchError(
-            500, f"cannot merge lists without merge key for {facts.schema.get('$ref', '').rpartition('.')[2]}"
-        )
+        raise PatchError(500, "cannot merge lists without merge key for struct")
     live, patch = _without_directives(live, patch, facts.key)
     merged = list(live)
     places = _first_places((_hashable(item.get(facts.key)) for item in reversed(live)), len(live))
@@ -341,12 +339,15 @@ def _hashable(value: Any) -> Any:
     return (type(value), value if not isinstance(value, dict | list) else shown(value))
 
 
-def _delete_from(result: dict[str, Any], name: str, values: Any) -> None:
-    """Take scalars out of a list."""
+def _delete_from(result: dict[str, Any], name: str, values: Any, schema: Schema, repeats: _Repeats) -> None:
+    """Take scalars out of a list; maps are merged into theirs, as without the directive."""
     live = result.get(name)
     if not isinstance(live, list) or not isinstance(values, list) or not (live or values):
         return
     _check_elements(live, values)
+    if isinstance((live or values)[0], dict):
+        result[name] = _merge_list(live, values, facts_of(schema, name), repeats)
+        return
     gone = {_hashable(value) for value in values}
     result[name] = [item for item in live if _hashable(item) not in gone]
 

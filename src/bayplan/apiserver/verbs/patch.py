@@ -197,7 +197,8 @@ class Patch:
         if "managedFields" in (tree.get("metadata") or ()):
             call.resets_managers = tree["metadata"]["managedFields"] == []
         check_place(call, obj, self._refused)
-        call.warnings[:] = dict.fromkeys([*call.warnings, *deduplicate_owners(obj.metadata)])
+        doubled = deduplicate_owners(obj.metadata, after_admission=True)
+        call.warnings[:] = dict.fromkeys([*call.warnings, *doubled])
         return obj
 
     def _reported(self, cls: type[Any]) -> tuple[Any, list[str]]:
