@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from bayplan.api.errors import duplicate, forbidden, invalid, required, too_long, unsupported
 from bayplan.api.trusted import is_trusted
@@ -189,10 +190,13 @@ def _check_user_namespace(errors: Errors, path: str, spec: core_v1.PodSpec) -> N
     for field, used in (("hostNetwork", spec.host_network), ("HostPID", spec.host_pid), ("HostIPC", spec.host_ipc)):
         if used:
             errors.append(forbidden(f"{path}.{field}", "when `hostUsers` is false"))
-    for index, container in enumerate(spec.containers):
-        if container.volume_devices:
-            where = f"{path}.containers[{index}].volumeDevices"
-            errors.append(forbidden(where, "when `hostUsers` is false"))
+    kinds = ("initContainers", "containers", "ephemeralContainers")
+    lists: tuple[Sequence[Any], ...] = (spec.init_containers, spec.containers, spec.ephemeral_containers)
+    for kind, containers in zip(kinds, lists, strict=True):
+        for index, container in enumerate(containers):
+            if container.volume_devices:
+                where = f"{path}.{kind}[{index}].volumeDevices"
+                errors.append(forbidden(where, "when `hostUsers` is false"))
 
 
 def _check_dns(errors: Errors, path: str, spec: core_v1.PodSpec) -> None:
