@@ -129,6 +129,14 @@ def test_the_directory_is_an_option_of_up(tmp_path: Path, monkeypatch: pytest.Mo
     assert _settings("--real-node-registry-config", str(tmp_path)).registry_config == tmp_path
 
 
+@pytest.mark.parametrize(("flags", "expected"), [((), ""), (("--real-node-oci-runtime", "crun"), "crun")])
+def test_the_oci_runtime_is_an_option_of_up(
+    flags: tuple[str, ...], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{real_node_settings.__module__}.check", lambda settings, user: None)
+    assert _settings(*flags).oci_runtime == expected
+
+
 def test_files_of_nodes_have_absolute_paths_wherever_the_cluster_was_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,14 @@ from bayplan.cli.components import dns, network, proxy
 from bayplan.cluster.errors import RealNodeError
 from bayplan.cluster.real_nodes.add_ons import dns_command, network_command, proxy_command
 from bayplan.cluster.real_nodes.commands import run
-from bayplan.cluster.real_nodes.containerd import ContainerdSettings, containerd_config, write_config
+from bayplan.cluster.real_nodes.containerd import (
+    ContainerdSettings,
+    containerd_command,
+    containerd_config,
+    hides_unified,
+    oci_runtimes,
+    write_config,
+)
 from bayplan.cluster.real_nodes.kubelet_files import ApiAccess, kubelet_command, write_files
 from bayplan.cluster.real_nodes.leftovers import mounts_below
 from bayplan.cluster.real_nodes.network import inside, masquerading, overlapping
@@ -32,7 +39,7 @@ def settings(directory: Path = Path("/data/real-nodes"), count: int = 2, **more:
     return RealNodeSettings(count, directory, kubelet=("kubelet",), **more)
 
 
-def found(mode: str = "namespace", **more: Any) -> list[str]:
+def found(mode: str = "namespace", oci_runtime: str = "", **more: Any) -> list[str]:
     """What is missing on a machine that has all but what is said."""
     machine: dict[str, Any] = {
         "platform": "linux",
@@ -42,7 +49,7 @@ def found(mode: str = "namespace", **more: Any) -> list[str]:
         "module": lambda name: name,
         "cgroups": lambda: None,
     }
-    return missing(settings(count=1, mode=mode), **{**machine, **more})
+    return missing(settings(count=1, mode=mode, oci_runtime=oci_runtime), **{**machine, **more})
 
 
 def test_machine_that_has_all_is_fit() -> None:
@@ -78,6 +85,16 @@ def no_cgroups() -> None:
             ["real nodes need the packages grpcio: pip install 'bayplan[kubelet,dns]'"],
         ),
         ({"cgroups": no_cgroups}, ["real nodes need cgroups: none is mounted"]),
+        (
+            {"which": lambda name: None if Path(name).name in ("runc", "crun") else name},
+            ["real nodes need runc: apt-get install runc (Debian, Ubuntu) or dnf install runc (Fedora)"],
+        ),
+        ({"which": lambda name: None if Path(name).name == "runc" else name}, []),
+        ({"which": lambda name: None if Path(name).name == "crun" else name}, []),
+        (
+            {"which": lambda name: None if Path(name).name == "crun" else name, "oci_runtime": "crun"},
+            ["real nodes need crun: apt-get install crun (Debian, Ubuntu) or dnf install crun (Fedora)"],
+        ),
     ],
 )
 def test_what_is_missing_is_named(lacks: dict[str, Any], said: list[str]) -> None:
@@ -114,6 +131,53 @@ def test_names_follow_from_the_directory() -> None:
 def test_settings_are_checked(count: int, mode: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         settings(count=count, mode=mode)
+
+
+def test_oci_runtimes_are_those_that_containerd_can_use() -> None:
+    with pytest.raises(ValueError, match="runc or crun, not 'kata'"):
+        settings(oci_runtime="kata")
+
+
+@pytest.mark.parametrize(
+    ("installed", "wanted", "version", "expected"),
+    [
+        (("runc", "crun"), "", "crun version 1.8.1\ncommit: f8a0", ("crun", "runc")),
+        (("runc", "crun"), "", "crun version 1.14\n", ("crun", "runc")),
+        (("runc", "crun"), "", "crun version 1.7.2\n", ("runc", "crun")),
+        (("runc", "crun"), "", "crun version 0.17\n", ("runc", "crun")),
+        (("runc", "crun"), "", "no crun at all", ("runc", "crun")),
+        (("runc", "crun"), "runc", "crun version 1.8.1\n", ("runc", "crun")),
+        (("runc", "crun"), "crun", "crun version 0.17\n", ("crun", "runc")),
+        (("runc",), "", "", ("runc",)),
+        (("crun",), "", "crun version 0.17\n", ("crun",)),
+    ],
+)
+def test_faster_oci_runtime_is_the_first_where_it_is_new_enough(
+    installed: tuple[str, ...], wanted: str, version: str, expected: tuple[str, ...]
+) -> None:
+    assert oci_runtimes(wanted, lambda name: name if name in installed else None, lambda: version) == expected
+
+
+@pytest.mark.parametrize(
+    ("runtimes", "controllers", "hides"),
+    [
+        (("crun", "runc"), "hugetlb\n", True),
+        (("runc", "crun"), "hugetlb\n", True),
+        (("runc",), "hugetlb\n", False),
+        (("crun",), "\n", False),
+        (("crun",), None, False),
+    ],
+)
+def test_crun_does_not_see_the_controllers_of_a_second_hierarchy(
+    tmp_path: Path, runtimes: tuple[str, ...], controllers: str | None, hides: bool
+) -> None:
+    containerd = ContainerdSettings(tmp_path, tmp_path, tmp_path, tmp_path, oci_runtimes=runtimes)
+    if controllers is not None:
+        (tmp_path / "cgroup.controllers").write_text(controllers)
+    assert hides_unified(containerd, tmp_path) is hides
+    command = containerd_command(containerd, tmp_path)
+    assert command[-3:] == ("containerd", "--config", str(containerd.config_file))
+    assert command[:-3:8] == (("unshare", str(tmp_path)) if hides else ())
 
 
 def test_data_planes_are_those_of_the_pod_network() -> None:
@@ -154,7 +218,12 @@ def test_networks_that_the_machine_has_already_are_refused(route: str, said: str
 
 def test_containerds_configuration(tmp_path: Path) -> None:
     containerd = ContainerdSettings(
-        tmp_path / "lib", tmp_path / "run", Path("/usr/lib/cni"), tmp_path / "cni", "native"
+        tmp_path / "lib",
+        tmp_path / "run",
+        Path("/usr/lib/cni"),
+        tmp_path / "cni",
+        "native",
+        oci_runtimes=("crun", "runc"),
     )
     write_config(containerd)
     import tomllib
@@ -164,7 +233,14 @@ def test_containerds_configuration(tmp_path: Path) -> None:
     assert config["grpc"]["address"] == str(containerd.socket)
     assert cri["sandbox_image"] == "bayplan.dev/pause:1"
     assert cri["containerd"]["snapshotter"] == "native"
-    assert cri["containerd"]["runtimes"]["runc"]["options"]["SystemdCgroup"] is False
+    assert cri["containerd"]["default_runtime_name"] == "crun"
+    assert cri["containerd"]["runtimes"] == {
+        name: {
+            "runtime_type": "io.containerd.runc.v2",
+            "options": {"BinaryName": name, "SystemdCgroup": False, "Root": str(tmp_path / "run" / name)},
+        }
+        for name in ("crun", "runc")
+    }
     assert cri["cni"] == {"bin_dir": "/usr/lib/cni", "conf_dir": str(tmp_path / "cni")}
     assert cri["registry"] == {"config_path": "/etc/containerd/certs.d"}
     assert config["plugins"]["io.containerd.nri.v1.nri"] == {"socket_path": str(tmp_path / "run" / "nri.sock")}

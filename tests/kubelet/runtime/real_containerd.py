@@ -21,6 +21,7 @@ import pytest
 
 from bayplan.cluster.real_nodes.containerd import (
     ContainerdSettings,
+    containerd_command,
     ensure_sandbox_image,
     import_image,
     snapshotter_for,
@@ -28,6 +29,7 @@ from bayplan.cluster.real_nodes.containerd import (
     write_config,
 )
 from bayplan.cluster.real_nodes.requirements import find_cni_plugins
+from bayplan.cluster.real_nodes.settings import OCI_RUNTIMES, RUNC
 from bayplan.kubelet.runtime.cri import CriRuntime
 from bayplan.support.clock import SystemClock
 from tests.kubelet.waiting import eventually
@@ -53,6 +55,13 @@ needs_containerd = pytest.mark.skipif(
     or find_cni_plugins() is None
     or any(shutil.which(name) is None for name in ("containerd", "runc", "ctr", "busybox", "unshare", "ip")),
     reason="needs root, containerd, runc, containernetworking-plugins, busybox-static, iproute2",
+)
+under_each_oci_runtime = pytest.mark.parametrize(
+    "oci_runtime",
+    [
+        pytest.param(name, marks=pytest.mark.skipif(shutil.which(name) is None, reason=f"needs {name}"))
+        for name in OCI_RUNTIMES
+    ],
 )
 
 
@@ -89,7 +98,7 @@ def busybox_image(name: str = BUSYBOX) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def running_containerd() -> AsyncIterator[tuple[CriRuntime, ContainerdSettings]]:
+async def running_containerd(oci_runtime: str = RUNC) -> AsyncIterator[tuple[CriRuntime, ContainerdSettings]]:
     """A containerd with the pause image and busybox."""
     clock = SystemClock()
     with tempfile.TemporaryDirectory(prefix="cri-") as name:
@@ -97,14 +106,19 @@ async def running_containerd() -> AsyncIterator[tuple[CriRuntime, ContainerdSett
         plugins = find_cni_plugins()
         assert plugins is not None
         settings = ContainerdSettings(
-            directory / "lib", directory / "run", plugins, directory / "net.d", snapshotter_for(directory)
+            directory / "lib",
+            directory / "run",
+            plugins,
+            directory / "net.d",
+            snapshotter_for(directory),
+            oci_runtimes=(oci_runtime,),
         )
         write_config(settings)
         network = json.dumps(_NETWORK).replace('"dataDir": ""', f'"dataDir": "{directory}/ipam"')
         (settings.cni_config / "10-test.conflist").write_text(network)
-        command = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec containerd --config "$0"']
+        command = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$0" "$@"', *containerd_command(settings)]
         with (directory / "containerd.log").open("wb") as log:
-            process = await asyncio.create_subprocess_exec(*command, str(settings.config_file), stdout=log, stderr=log)
+            process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
         runtime = CriRuntime(settings.endpoint, request_timeout=30)
         try:
             await wait_ready(runtime, clock, 30)

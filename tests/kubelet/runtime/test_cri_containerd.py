@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bayplan.cluster.real_nodes.settings import RUNC
 from bayplan.kubelet.runtime.cri import CriRuntime
 from bayplan.kubelet.runtime.errors import NotFoundError, RuntimeRequestError, RuntimeTimeoutError, UnsupportedError
 from bayplan.kubelet.runtime.labels import POD_UID
@@ -24,7 +25,7 @@ from bayplan.kubelet.runtime.types import (
     SandboxState,
 )
 from tests.cgroups import cgroups_with
-from tests.kubelet.runtime.real_containerd import BUSYBOX, needs_containerd, running_containerd
+from tests.kubelet.runtime.real_containerd import BUSYBOX, needs_containerd, running_containerd, under_each_oci_runtime
 from tests.kubelet.waiting import eventually
 
 pytestmark = needs_containerd
@@ -87,11 +88,13 @@ def remove_cgroups() -> None:
                 time.sleep(0.1)
 
 
-def with_containerd(test: Callable[[CriRuntime, Path], Awaitable[None]], directory: Path) -> None:
+def with_containerd(
+    test: Callable[[CriRuntime, Path], Awaitable[None]], directory: Path, oci_runtime: str = RUNC
+) -> None:
     """Run a test's steps against a containerd."""
 
     async def main() -> None:
-        async with running_containerd() as (runtime, _):
+        async with running_containerd(oci_runtime) as (runtime, _):
             try:
                 await test(runtime, directory)
             finally:
@@ -103,7 +106,8 @@ def with_containerd(test: Callable[[CriRuntime, Path], Awaitable[None]], directo
     asyncio.run(main())
 
 
-def test_pod_runs_is_seen_and_goes(tmp_path: Path) -> None:
+@under_each_oci_runtime
+def test_pod_runs_is_seen_and_goes(tmp_path: Path, oci_runtime: str) -> None:
     async def steps(runtime: CriRuntime, logs: Path) -> None:
         version = await runtime.version()
         assert (version.name, version.api_version) == ("containerd", "v1")
@@ -156,10 +160,11 @@ def test_pod_runs_is_seen_and_goes(tmp_path: Path) -> None:
         assert await runtime.containers() == []
         assert await runtime.sandboxes() == []
 
-    with_containerd(steps, tmp_path)
+    with_containerd(steps, tmp_path, oci_runtime)
 
 
-def test_commands_tell_how_they_end(tmp_path: Path) -> None:
+@under_each_oci_runtime
+def test_commands_tell_how_they_end(tmp_path: Path, oci_runtime: str) -> None:
     async def steps(runtime: CriRuntime, logs: Path) -> None:
         config = sandbox_config("b", logs)
         sandbox_id = await runtime.run_sandbox(config)
@@ -191,7 +196,7 @@ def test_commands_tell_how_they_end(tmp_path: Path) -> None:
         with pytest.raises(NotFoundError):
             await runtime.container_status(short)
 
-    with_containerd(steps, tmp_path)
+    with_containerd(steps, tmp_path, oci_runtime)
 
 
 def test_what_is_not_there_is_named_or_gone_already(tmp_path: Path) -> None:

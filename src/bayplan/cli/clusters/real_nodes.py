@@ -34,10 +34,12 @@ def real_node_settings(
     sandbox_image: str | None,
     data_plane: str,
     registry_config: Path | None,
+    oci_runtime: str | None,
     without: tuple[str, ...],
 ) -> RealNodeSettings:
     """Settings of real nodes. directory: the data directory; None for a cluster without. sandbox_image: None for the built-in one. registry_config: None for
-    containerd's usual directory. without: what the cluster brings itself. Raises UsageError, and Failure if the machine cannot have them."""
+    containerd's usual directory. oci_runtime: None for one that is installed. without: what the cluster brings itself. Raises UsageError, and Failure if the
+    machine cannot have them."""
     try:
         settings = RealNodeSettings(
             count,
@@ -47,6 +49,7 @@ def real_node_settings(
             outbound=outbound,
             data_plane=data_plane,
             registry_config=registry_config or REGISTRY_CONFIG,
+            oci_runtime=oci_runtime or "",
             without=frozenset(without),
             service_network=cluster.api.service_cluster_ip_range,
             pod_network=cluster.controller.cluster_cidr[0],

@@ -73,6 +73,11 @@ _COMMAND_LINE_ONLY = ("config", "help", "h")
     help="Where the containerds of real nodes find mirrors, certificates and headers of registries: DIR/HOST/hosts.toml.  [default: /etc/containerd/certs.d]",
 )
 @click.option(
+    "--real-node-oci-runtime",
+    type=click.Choice(("runc", "crun")),
+    help="What starts the containers of real nodes; a RuntimeClass may name the other one.  [default: crun if it is installed (1.8 or newer), else runc]",
+)
+@click.option(
     "--real-node-without",
     type=click.Choice(("network", "proxy", "dns", "storage")),
     multiple=True,

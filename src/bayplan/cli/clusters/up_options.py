@@ -30,6 +30,7 @@ class UpOptions:
     real_node_network: str
     pod_infra_container_image: str | None
     real_node_registry_config: Path | None
+    real_node_oci_runtime: str | None
     real_node_without: tuple[str, ...]
     source: str | None
     stages: tuple[Path, ...]
@@ -206,6 +207,7 @@ class UpOptions:
             data_plane=self.real_node_network,
             sandbox_image=self.pod_infra_container_image,
             registry_config=self.real_node_registry_config,
+            oci_runtime=self.real_node_oci_runtime,
             without=self.real_node_without,
         )
 

@@ -22,7 +22,10 @@ from bayplan.cluster.real_nodes.cni_results import remove_torn
 from bayplan.cluster.real_nodes.commands import run
 from bayplan.cluster.real_nodes.containerd import (
     ContainerdSettings,
+    containerd_command,
     ensure_sandbox_image,
+    hides_unified,
+    oci_runtimes,
     snapshotter_for,
     wait_ready,
     write_config,
@@ -64,13 +67,14 @@ class RealNode:
             sandbox_image=place.settings.sandbox_image,
             snapshotter=snapshotter_for(place.directory),
             registry_config=place.settings.registry_config.absolute(),
+            oci_runtimes=oci_runtimes(place.settings.oci_runtime),
         )
         self.runtime = CriRuntime(self.containerd.endpoint)
         self._cleaning: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._containerd = self._process(
             "containerd",
-            ("containerd", "--config", str(self.containerd.config_file)),
+            containerd_command(self.containerd),
             self._containerd_ended,
             lambda: end_helpers(place),
         )
@@ -133,8 +137,10 @@ class RealNode:
         place = self.place
         await make_node_network(place)
         # Mounts that pods make are to be seen by other pods, also where the machine's own root keeps its mounts to itself.
-        await run("mount", "--bind", str(place.directory), str(place.directory))
-        await run("mount", "--make-rshared", str(place.directory))
+        # And those of a containerd that sees other mounts than the machine, to whoever cleans up.
+        for directory in (place.directory, *((place.state,) if hides_unified(self.containerd) else ())):
+            await run("mount", "--bind", str(directory), str(directory))
+            await run("mount", "--make-rshared", str(directory))
         try:
             write_config(self.containerd)
             if POD_NETWORK in place.settings.without:

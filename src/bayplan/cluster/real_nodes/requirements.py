@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bayplan.cluster.errors import RealNodeError
-from bayplan.cluster.real_nodes.settings import HOST, NAMESPACE, RealNodeSettings
+from bayplan.cluster.real_nodes.settings import CRUN, HOST, NAMESPACE, RUNC, RealNodeSettings
 from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.cgroups.mounts import find_mounts
 from bayplan.network.settings import CNI_PLUGINS
@@ -29,7 +29,6 @@ class Program:
 _ALWAYS = (
     Program("containerd", "containerd", "containerd"),
     Program("ctr", "containerd", "containerd"),
-    Program("runc", "runc", "runc"),
     Program("mount", "mount", "util-linux"),
     Program("ip", "iproute2", "iproute"),
     Program("bridge", "iproute2", "iproute"),
@@ -72,7 +71,9 @@ def missing(
     found = []
     if user != 0:
         found.append("real nodes need root: run bayplan up with sudo")
-    programs = _ALWAYS if settings.mode == HOST else _ALWAYS + _FOR_NAMESPACES
+    oci_runtime = settings.oci_runtime or (CRUN if which(RUNC) is None and which(CRUN) is not None else RUNC)
+    for_mode = () if settings.mode == HOST else _FOR_NAMESPACES
+    programs = (*_ALWAYS, Program(oci_runtime, oci_runtime, oci_runtime), *for_mode)
     lacking = [program for program in programs if which(program.name) is None]
     hidden = {name: directory for name in (each.name for each in lacking) if (directory := _hiding(name, which))}
     lacking = [program for program in lacking if program.name not in hidden]

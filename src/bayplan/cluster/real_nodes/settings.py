@@ -16,6 +16,9 @@ OVERLAY, ROUTED = "overlay", "routed"
 POD_NETWORK, PROXY, DNS, STORAGE = "network", "proxy", "dns", "storage"
 ADD_ONS: Final = (POD_NETWORK, PROXY, DNS, STORAGE)
 """What a cluster has besides kubelets, unless it brings its own."""
+RUNC, CRUN = "runc", "crun"
+OCI_RUNTIMES: Final = (RUNC, CRUN)
+"""Programs that start containers for containerd. Each is the handler of a RuntimeClass under its own name."""
 REGISTRY_CONFIG: Final = Path("/etc/containerd/certs.d")
 """Where distributions put containerd's configuration of registries."""
 _FIRST_HOST: Final = 11
@@ -31,6 +34,7 @@ class RealNodeSettings:
     the machine's (for one node). sandbox_image: the image of pods' sandboxes; the built-in one needs no registry. outbound: whether nodes and pods reach what the
     machine reaches. data_plane: how packets reach pods of other nodes, `routed` or `overlay`. registry_config: the directory that containerd's `config_path` names:
     a directory with a `hosts.toml` for each registry that has mirrors, certificates or headers. without: those of `ADD_ONS` that the cluster brings itself.
+    oci_runtime: one of `OCI_RUNTIMES`, for pods that name no RuntimeClass; "" for the faster one that is installed.
     """
 
     count: int
@@ -45,6 +49,7 @@ class RealNodeSettings:
     cluster_domain: str = "cluster.local"
     pod_network: str = "10.128.0.0/9"
     without: frozenset[str] = frozenset()
+    oci_runtime: str = ""
     kubelet: tuple[str, ...] = field(default_factory=lambda: own_program("kubelet"))
 
     def __post_init__(self) -> None:
@@ -56,6 +61,8 @@ class RealNodeSettings:
             raise ValueError(f"the network of real nodes is {OVERLAY} or {ROUTED}, not {self.data_plane!r}")
         if unknown := self.without.difference(ADD_ONS):
             raise ValueError(f"{', '.join(sorted(unknown))}: not one of {', '.join(ADD_ONS)}")
+        if self.oci_runtime not in ("", *OCI_RUNTIMES):
+            raise ValueError(f"the OCI runtime of real nodes is {RUNC} or {CRUN}, not {self.oci_runtime!r}")
         if self.mode == HOST and self.count > 1:
             raise ValueError(f"{self.count} real nodes need a network each: only one can have the machine's")
         if self.count > 200:
