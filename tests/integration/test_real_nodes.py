@@ -91,7 +91,7 @@ def test_pods_run_on_nodes_of_this_machine(tmp_path: Path) -> None:
         ended = eventually(lambda: phase(core, "one", "Failed"))
         assert ended.status.container_statuses[0].state.terminated.exit_code == 3
         running = eventually(lambda: phase(core, "two", "Running"))
-        assert running.status.host_ip == settings.nodes()[1].address
+        assert running.status.host_ip == settings.nodes()[1].addresses[0]
         assert bandwidths(settings.nodes()[1]) == [125_000, 250_000]
         assert core.read_namespaced_pod_log("one", "default") == "from one\n"
         assert core.read_namespaced_pod_log("two", "default") == "from two\n"
@@ -133,7 +133,7 @@ def test_services_and_names_lead_to_pods_as_far_as_policies_allow(tmp_path: Path
             said = core.read_namespaced_pod_log(f"on-{node}", "default")
             assert "hello" in said.splitlines()
             assert f"Address: {address}" in said, "the name has the address of the service"
-            assert settings.cluster_dns in said
+            assert settings.cluster_dns[0] in said
         networking = client.NetworkingV1Api(core.api_client)
         chosen = client.V1LabelSelector(match_labels={"app": "web"})
         nobody = client.V1NetworkPolicySpec(pod_selector=chosen, policy_types=["Ingress"])

@@ -60,7 +60,7 @@ def asked(place: NodePlace, path: str, text: str | None = None) -> str:
     """What the application answers at a node; "" if it does not. text: what is posted."""
     data = None if text is None else text.encode()
     try:
-        with urllib.request.urlopen(f"http://{place.address}:{PORT}{path}", data, timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{place.addresses[0]}:{PORT}{path}", data, timeout=5) as answer:
             return str(answer.read().decode())
     except (urllib.error.URLError, TimeoutError, ConnectionError):
         return ""

@@ -208,7 +208,7 @@ def run(directory: Path, chosen: argparse.Namespace) -> None:
         kubectl("create", "configmap", "openshift-service-ca.crt", "--from-literal=service-ca.crt=")
         server = yaml.safe_load(kubectl("config", "view"))["clusters"][0]["cluster"]["server"]
         role = json.loads(kubectl("get", "clusterrole", "system:node-proxier", "-o", "json"))
-        parts = parts_of(chosen, f"https://{settings.gateway}:{server.rpartition(':')[2]}", role["rules"])
+        parts = parts_of(chosen, f"https://{settings.gateways[0]}:{server.rpartition(':')[2]}", role["rules"])
         for part in parts:
             objects = part.objects(settings.directory, chosen.pods)
             kubectl.apply(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))

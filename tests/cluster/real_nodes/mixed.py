@@ -243,7 +243,7 @@ async def run(directory: Path, kube_apiserver: str, kubelet: str) -> None:
         settings = replace(settings, kubelet=wrapped_kubelet(directory, kubelet))
     clock = SystemClock()
     nodes = RealNodes(settings, clock)
-    files = ApiServerFiles(directory, settings.gateway, free_ports(1)[0], make_authority(clock.now()), clock.now())
+    files = ApiServerFiles(directory, settings.gateways[0], free_ports(1)[0], make_authority(clock.now()), clock.now())
     api = kubernetes_api(files, kube_apiserver) if kube_apiserver else bayplan_api(files)
     await nodes.prepare()
     for place in settings.nodes() if kubelet else ():

@@ -16,7 +16,9 @@ pytestmark = [needs_containerd, pytest.mark.skipif(shutil.which("nft") is None, 
 
 
 @pytest.mark.parametrize(
-    ("mode", "answered", "forwards"), [("outbound", "True", "1"), ("closed", "False", "0")], ids=["open", "closed"]
+    ("mode", "answered", "forwards"),
+    [("outbound", "True True", "1 1 2"), ("closed", "False False", "0 0 1")],
+    ids=["open", "closed"],
 )
 def test_nodes_get_out_with_the_machines_address_if_they_may(
     tmp_path: Path, mode: str, answered: str, forwards: str
@@ -28,4 +30,4 @@ def test_nodes_get_out_with_the_machines_address_if_they_may(
     assert done.returncode == 0, done.stderr
     said = [line for line in done.stdout.splitlines() if line != "hi"]
     names = ["node real-1", f"machine {socket.gethostname()}"]
-    assert said == [f"answered {answered}", *names, f"forwards {forwards}", "forwards 0", "rules none"]
+    assert said == [f"answered {answered}", *names, f"forwards {forwards}", "forwards 0 0 1", "rules none"]

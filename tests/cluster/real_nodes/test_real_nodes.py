@@ -139,7 +139,7 @@ def test_pods_of_two_nodes_reach_each_other_and_the_machine(tmp_path: Path, data
             shown = {
                 node.metadata.name: node.status.addresses[0].address for node in (await client.list(core_v1.Node)).items
             }
-            assert shown == {place.name: place.address for place in settings.nodes()}
+            assert shown == {place.name: place.addresses[0] for place in settings.nodes()}
             first, second = nodes.nodes
             address, _ = await run_pod(
                 first, "/bin/busybox", "nc", "-ll", "-p", "8080", "-e", "/bin/busybox", "echo", "hello"
@@ -156,7 +156,7 @@ def test_pods_of_two_nodes_reach_each_other_and_the_machine(tmp_path: Path, data
             assert await reader.read(100) == b"hello\n"
             writer.close()
             said = await second.runtime.exec_sync(
-                client_id, ["/bin/sh", "-c", f"echo | /bin/busybox nc {settings.gateway} {cluster.port}"], 10
+                client_id, ["/bin/sh", "-c", f"echo | /bin/busybox nc {settings.gateways[0]} {cluster.port}"], 10
             )
             assert said.exit_code == 0
             assert Hierarchies(find_mounts()).exists(f"{settings.cgroup}/real-1/poduid")

@@ -99,14 +99,14 @@ def test_images_come_from_the_mirror_that_the_directory_names(tmp_path: Path) ->
         registry = Registry()
         async with running(settings) as (_, nodes):
             runtime = nodes.nodes[0].runtime
-            runner, port = await registry.start(settings.gateway)
+            runner, port = await registry.start(settings.gateways[0])
             try:
-                write_hosts(certificates, f"http://{settings.gateway}:{port}", "Basic d3Jvbmc=")
+                write_hosts(certificates, f"http://{settings.gateways[0]}:{port}", "Basic d3Jvbmc=")
                 with pytest.raises(RuntimeRequestError):
                     await runtime.pull_image(IMAGE, None)
                 assert registry.refused > 0
                 assert await runtime.image_status(IMAGE) is None
-                write_hosts(certificates, f"http://{settings.gateway}:{port}", _PASSWORD)
+                write_hosts(certificates, f"http://{settings.gateways[0]}:{port}", _PASSWORD)
                 await runtime.pull_image(IMAGE, None)
                 assert await runtime.image_status(IMAGE) is not None
             finally:

@@ -9,10 +9,20 @@ from typing import Any
 import pytest
 import yaml
 
+from bayplan.api.types import core_v1, discovery_v1
 from bayplan.apiserver.certificates import KeyPair
+from bayplan.apiserver.settings import ApiServerSettings
 from bayplan.cli.components import dns, network, proxy
+from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.errors import RealNodeError
-from bayplan.cluster.real_nodes.add_ons import dns_command, network_command, proxy_command
+from bayplan.cluster.real_nodes.add_ons import (
+    dns_command,
+    dns_endpoints,
+    dns_service,
+    network_command,
+    proxy_command,
+    publish,
+)
 from bayplan.cluster.real_nodes.commands import run
 from bayplan.cluster.real_nodes.containerd import (
     ContainerdSettings,
@@ -27,8 +37,10 @@ from bayplan.cluster.real_nodes.leftovers import mounts_below
 from bayplan.cluster.real_nodes.network import inside, masquerading, overlapping
 from bayplan.cluster.real_nodes.requirements import check_port, missing
 from bayplan.cluster.real_nodes.settings import HOST, RealNodeSettings
+from bayplan.cluster.settings import ClusterSettings
 from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.configuration import from_tree
+from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.network.settings import DataPlane
 from bayplan.support.system.process_ids import own_program
 from bayplan.support.system.programs import succeeds
@@ -39,8 +51,9 @@ def settings(directory: Path = Path("/data/real-nodes"), count: int = 2, **more:
     return RealNodeSettings(count, directory, kubelet=("kubelet",), **more)
 
 
-def found(mode: str = "namespace", oci_runtime: str = "", **more: Any) -> list[str]:
+def found(mode: str = "namespace", **more: Any) -> list[str]:
     """What is missing on a machine that has all but what is said."""
+    of_settings = {name: more.pop(name) for name in ("oci_runtime", "service_network", "pod_network") if name in more}
     machine: dict[str, Any] = {
         "platform": "linux",
         "user": 0,
@@ -48,8 +61,9 @@ def found(mode: str = "namespace", oci_runtime: str = "", **more: Any) -> list[s
         "plugins": lambda: Path("/usr/lib/cni"),
         "module": lambda name: name,
         "cgroups": lambda: None,
+        "ipv6": lambda: True,
     }
-    return missing(settings(count=1, mode=mode, oci_runtime=oci_runtime), **{**machine, **more})
+    return missing(settings(count=1, mode=mode, **of_settings), **{**machine, **more})
 
 
 def test_machine_that_has_all_is_fit() -> None:
@@ -113,15 +127,50 @@ def test_names_follow_from_the_directory() -> None:
     assert one.id == settings().id != other.id
     first, second = one.nodes()
     assert (first.name, second.name) == ("real-1", "real-2")
-    assert second.address == str(one.network[12])
-    assert one.gateway == str(one.network[1])
+    assert second.addresses[0] == str(one.networks[0][12])
+    assert one.gateways[0] == str(one.networks[0][1])
     assert len(second.link) <= 15
     assert len(settings(count=200).nodes()[-1].link) <= 15
     assert second.cgroup == f"/bayplan-{one.id}/real-2"
     assert inside(settings(count=1, mode=HOST).nodes()[0], ("x",)) == ("x",)
     assert inside(first, ("x",))[:3] == ("nsenter", f"--net=/run/netns/bayplan-{one.id}-1", "--")
     assert inside(first, ("x", "y"))[-3:] == ("real-1", "x", "y")
-    assert f'ip saddr {{ {one.network}, 10.128.0.0/9 }} oifname != "{one.bridge}" masquerade;' in masquerading(one)
+    assert f'ip saddr {{ {one.networks[0]}, 10.128.0.0/9 }} oifname != "{one.bridge}" masquerade;' in masquerading(one)
+
+
+def test_nodes_have_addresses_of_the_ip_versions_that_pods_have() -> None:
+    both = settings(service_network="fd96::/108,10.96.0.0/16", pod_network="fd80::/48,10.128.0.0/9")
+    assert both.versions == (6, 4)
+    assert both.cluster_dns == ("fd96::a", "10.96.0.10")
+    assert both.gateways == (f"fd64:{both.id[:4]}:{both.id[4:]}00::1", settings().gateways[0])
+    assert both.nodes()[1].addresses == (f"fd64:{both.id[:4]}:{both.id[4:]}00::c", settings().nodes()[1].addresses[0])
+    assert f'ip6 saddr {{ {both.networks[0]}, fd80::/48 }} oifname != "{both.bridge}" masquerade;' in masquerading(both)
+    assert f"--listen={both.gateways[0]} --listen={both.gateways[1]}" in " ".join(dns_command(both))
+    slices = [dns_endpoints(each) for each in both.gateways]
+    assert [(one.metadata.name, one.address_type) for one in slices] == [
+        ("kube-dns-ipv6", "IPv6"),
+        ("kube-dns", "IPv4"),
+    ]
+    assert dns_service(both).spec.cluster_ips == both.cluster_dns
+    (place,) = settings(count=1, mode=HOST, service_network="fd96::/108", pod_network="fd80::/48").nodes()
+    assert "--nodeport-addresses=::/0" in proxy_command(place)
+    (place,) = settings(count=1, mode=HOST, pod_network="10.128.0.0/9,fd80::/48").nodes()
+    assert "--nodeport-addresses=0.0.0.0/0,::/0" in proxy_command(place)
+    assert f"--node-ip={','.join(place.settings.gateways)}" in kubelet_command(place)
+
+
+@pytest.mark.parametrize("services", ["fd96::/108", "10.96.0.0/16,fd96::/108", "fd96::/108,10.96.0.0/16"])
+def test_services_and_pods_have_the_same_ip_versions(services: str) -> None:
+    with pytest.raises(ValueError, match="differ in their IP versions: give both to --service-cluster-ip-range"):
+        settings(service_network=services)
+
+
+def test_a_machine_without_ipv6_is_told_where_it_is_needed() -> None:
+    two = {"service_network": "10.96.0.0/16,fd96::/108", "pod_network": "10.128.0.0/9,fd80::/48"}
+    assert found(ipv6=lambda: False) == found(ipv6=lambda: True, **two) == []
+    assert found(ipv6=lambda: False, **two) == [
+        "real nodes with IPv6 need a machine that has it: sysctl net.ipv6.conf.all.disable_ipv6=0"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +244,7 @@ def test_the_pod_network_takes_its_command_line() -> None:
         arguments = proxy_command(place)
         assert arguments[:4] == own_program("proxy")
         assert proxy.command.make_context("proxy", list(arguments[4:])).params["hostname_override"] == "real-1"
-    context = dns.command.make_context("dns", list(dns_command(settings(), "10.64.1.1")[4:]))
+    context = dns.command.make_context("dns", list(dns_command(settings())[4:]))
     assert (context.params["port"], context.params["forward"]) == (10053, ("/etc/resolv.conf",))
 
 
@@ -208,10 +257,15 @@ def test_the_pod_network_takes_its_command_line() -> None:
         ("10.64.0.0/16", "the network of real nodes, 10.64."),
         ("10.128.0.0/20", "the network of pods, 10.128.0.0/9, overlaps with 10.128.0.0/20 (device eth0)"),
         ("10.200.1.7", "--cluster-cidr"),
+        ("fe80::/64", ""),
+        ("::/0", ""),
+        ("fd64::/16", "the network of real nodes, fd64:"),
+        ("fd80:0:0:1::/64", "the network of pods, fd80::/48, overlaps with fd80:0:0:1::/64 (device eth0)"),
     ],
 )
 def test_networks_that_the_machine_has_already_are_refused(route: str, said: str) -> None:
-    found = overlapping(settings(), [{"dst": route, "dev": "eth0"}])
+    both = settings(service_network="10.96.0.0/16,fd96::/108", pod_network="10.128.0.0/9,fd80::/48")
+    found = overlapping(both, [{"dst": route, "dev": "eth0"}])
     assert said in found
     assert bool(found) is bool(said)
 
@@ -251,7 +305,9 @@ def test_containerds_configuration(tmp_path: Path) -> None:
 
 
 def test_kubelet_is_told_all_it_needs(tmp_path: Path) -> None:
-    place = settings(tmp_path, service_network="10.96.0.0/16,fd00::/108").nodes()[0]
+    place = settings(tmp_path, service_network="10.96.0.0/16,fd96::/108", pod_network="10.128.0.0/9,fd80::/48").nodes()[
+        0
+    ]
     signed: list[tuple[str, tuple[str, ...]]] = []
 
     def sign(user: str, groups: tuple[str, ...]) -> KeyPair:
@@ -264,7 +320,7 @@ def test_kubelet_is_told_all_it_needs(tmp_path: Path) -> None:
     configuration = from_tree(tree, "kubelet.yaml")
     assert configuration.container_runtime_endpoint == "unix:///run/c.sock"
     assert configuration.cgroup_root == place.cgroup
-    assert configuration.cluster_dns == ["10.96.0.10"]
+    assert configuration.cluster_dns == ["10.96.0.10", "fd96::a"]
     assert Path(configuration.authentication.x509.client_ca_file).read_bytes() == b"authority"
     kubeconfig = yaml.safe_load((place.directory / "kubeconfig").read_text())
     assert kubeconfig["clusters"][0]["cluster"]["server"] == "https://10.0.0.1:1"
@@ -273,7 +329,7 @@ def test_kubelet_is_told_all_it_needs(tmp_path: Path) -> None:
     assert client.stat().st_mode & 0o777 == 0o600
     command = kubelet_command(place)
     assert command[0] == "kubelet"
-    assert f"--node-ip={place.address}" in command
+    assert f"--node-ip={','.join(place.addresses)}" in command
     assert "--hostname-override=real-1" in command
     assert not any("node-ip" in word for word in kubelet_command(settings(tmp_path, count=1, mode=HOST).nodes()[0]))
 
@@ -304,5 +360,28 @@ def test_programs_that_fail_say_why() -> None:
             await run("no-such-program")
         assert await succeeds("true")
         assert not await succeeds("false")
+
+    asyncio.run(steps())
+
+
+def test_a_cluster_that_gets_a_second_ip_version_gives_its_dns_a_second_address(tmp_path: Path) -> None:
+    both = settings(tmp_path, service_network="10.96.0.0/16,fd96::/108", pod_network="10.128.0.0/9,fd80::/48")
+    ranges = ApiServerSettings(service_cluster_ip_range=both.service_network)
+
+    async def steps() -> None:
+        cluster = Cluster(ClusterSettings(nodes=SimulatorSettings(nodes=0), api=ranges, run_scheduler=False))
+        await cluster.start()
+        try:
+            client = cluster.client()
+            for each, addresses in ((settings(tmp_path), ("10.96.0.10",)), (both, ("10.96.0.10", "fd96::a"))):
+                for _ in range(2):  # it finds its own of an earlier run
+                    await publish(client, each)
+                    service = await client.get(core_v1.Service, "kube-dns", "kube-system")
+                    assert service.spec.cluster_ips == addresses
+            slices = (await client.list(discovery_v1.EndpointSlice, "kube-system")).items
+            led_to = [address for one in slices for endpoint in one.endpoints for address in endpoint.addresses]
+            assert sorted(led_to) == sorted(both.gateways)
+        finally:
+            await cluster.stop()
 
     asyncio.run(steps())

@@ -52,7 +52,7 @@ def real_node_settings(
             oci_runtime=oci_runtime or "",
             without=frozenset(without),
             service_network=cluster.api.service_cluster_ip_range,
-            pod_network=cluster.controller.cluster_cidr[0],
+            pod_network=",".join(cluster.controller.cluster_cidr),
         )
     except ValueError as error:
         raise click.UsageError(f"--real-nodes: {error}") from error

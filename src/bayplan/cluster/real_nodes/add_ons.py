@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,27 +56,28 @@ def proxy_command(place: NodePlace) -> tuple[str, ...]:
     """The command line of a node's service proxy."""
     settings = place.settings
     ports = (0, 0) if settings.mode == HOST else (10256, 10249)
+    everywhere = "0.0.0.0" if settings.versions[0] == 4 else "[::]"
     flags = {
         "--kubeconfig": place.directory / "proxy.kubeconfig",
         "--hostname-override": place.name,
         "--cluster-cidr": settings.pod_network,
-        "--healthz-bind-address": f"0.0.0.0:{ports[0]}" if ports[0] else "",
+        "--healthz-bind-address": f"{everywhere}:{ports[0]}" if ports[0] else "",
         "--metrics-bind-address": f"127.0.0.1:{ports[1]}" if ports[1] else "",
     }
     if settings.mode == HOST:  # whose own address is the bridge's, which nobody else reaches
-        flags["--nodeport-addresses"] = "0.0.0.0/0"
+        flags["--nodeport-addresses"] = ",".join("0.0.0.0/0" if each == 4 else "::/0" for each in settings.versions)
     return _command("proxy", flags)
 
 
-def dns_command(settings: RealNodeSettings, address: str) -> tuple[str, ...]:
-    """The command line of the cluster's DNS. address: of this machine, which nodes reach."""
+def dns_command(settings: RealNodeSettings) -> tuple[str, ...]:
+    """The command line of the cluster's DNS."""
     flags = {
         "--kubeconfig": settings.directory / "dns.kubeconfig",
-        "--listen": address,
+        "--listen": settings.gateways,
         "--port": DNS_PORT,
         "--forward": "/etc/resolv.conf" if settings.outbound else "none",
         "--domain": settings.cluster_domain,
-        "--bind-address": address,
+        "--bind-address": settings.gateways[0],
         "--health-port": 0,
         "--ready-port": 0,
     }
@@ -111,7 +113,9 @@ def _driver_socket(place: NodePlace) -> Path:
 
 
 def _command(verb: str, flags: dict[str, Any]) -> tuple[str, ...]:
-    return (*own_program(verb), *(f"{name}={value}" for name, value in flags.items()))
+    """flags: by name; of several values each is given."""
+    each = ((name, value if isinstance(value, tuple) else (value,)) for name, value in flags.items())
+    return (*own_program(verb), *(f"{name}={value}" for name, values in each for value in values))
 
 
 def roles() -> Iterator[rbac_v1.ClusterRole | rbac_v1.ClusterRoleBinding]:
@@ -169,8 +173,9 @@ def dns_service(settings: RealNodeSettings) -> core_v1.Service:
             labels={"k8s-app": _DNS, "kubernetes.io/cluster-service": "true", "kubernetes.io/name": "Bayplan"},
         ),
         spec=core_v1.ServiceSpec(
-            cluster_ip=settings.cluster_dns,
-            cluster_ips=(settings.cluster_dns,),
+            cluster_ip=settings.cluster_dns[0],
+            cluster_ips=settings.cluster_dns,
+            ip_family_policy="SingleStack" if len(settings.cluster_dns) == 1 else "RequireDualStack",
             ports=(
                 core_v1.ServicePort(name="dns", port=53, protocol="UDP", target_port=DNS_PORT),
                 core_v1.ServicePort(name="dns-tcp", port=53, protocol="TCP", target_port=DNS_PORT),
@@ -180,14 +185,15 @@ def dns_service(settings: RealNodeSettings) -> core_v1.Service:
 
 
 def dns_endpoints(address: str) -> discovery_v1.EndpointSlice:
-    """Where that Service leads to: it has no selector, as the DNS server runs in no pod."""
+    """Where that Service leads to at an address of the machine: it has no selector, as the DNS server runs in no pod."""
+    version = ipaddress.ip_address(address).version
     return discovery_v1.EndpointSlice(
         metadata=meta_v1.ObjectMeta(
-            name=_DNS,
+            name=_DNS if version == 4 else f"{_DNS}-ipv6",
             namespace=_NAMESPACE,
             labels={"kubernetes.io/service-name": _DNS, _MANAGED: "bayplan", "k8s-app": _DNS},
         ),
-        address_type="IPv4",
+        address_type=f"IPv{version}",
         endpoints=(
             discovery_v1.Endpoint(addresses=(address,), conditions=discovery_v1.EndpointConditions(ready=True)),
         ),
@@ -198,7 +204,7 @@ def dns_endpoints(address: str) -> discovery_v1.EndpointSlice:
     )
 
 
-async def publish(client: Client, settings: RealNodeSettings, dns_address: str) -> None:
+async def publish(client: Client, settings: RealNodeSettings) -> None:
     """Bring into the API what the components need: roles, and of those that the nodes have, the driver's objects and the DNS' Service. Raises ApiError.
 
     Storage objects that are there stay as they are, and so does a Service of that name which leads to pods: somebody has installed another DNS server.
@@ -211,14 +217,28 @@ async def publish(client: Client, settings: RealNodeSettings, dns_address: str) 
     if DNS in settings.without:
         return
     try:
-        await _create(client, dns_service(settings))
-    except AlreadyThere:
-        pass
+        await _publish_dns(client, settings)
     except ApiError as error:
         logger.warning("the cluster's DNS has no Service: %s", error)
+
+
+async def _publish_dns(client: Client, settings: RealNodeSettings) -> None:
+    """Raises ApiError."""
+    wanted = dns_service(settings)
+    try:
+        # Not created at once: where it is there, its address is, which is refused first.
+        found = await client.get(core_v1.Service, _DNS, _NAMESPACE)
+    except ApiError as error:
+        if error.status.reason != "NotFound":
+            raise
+        found = await client.create(wanted)
+    if found.spec.selector:
         return
-    if not (await client.get(core_v1.Service, _DNS, _NAMESPACE)).spec.selector:
-        await _put(client, dns_endpoints(dns_address))
+    if len(found.spec.cluster_ips) < len(wanted.spec.cluster_ips):  # the cluster has got a second IP version since then
+        spec = {"clusterIPs": list(wanted.spec.cluster_ips), "ipFamilyPolicy": wanted.spec.ip_family_policy}
+        await client.patch(core_v1.Service, _DNS, _NAMESPACE, {"spec": spec})
+    for address in settings.gateways[: len(wanted.spec.cluster_ips)]:
+        await _put(client, dns_endpoints(address))
 
 
 async def _put(client: Client, obj: Any) -> None:

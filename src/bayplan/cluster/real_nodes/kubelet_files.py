@@ -30,7 +30,7 @@ def kubelet_configuration(place: NodePlace, endpoint: str) -> dict[str, Any]:
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "address": "0.0.0.0",
+        "address": "0.0.0.0" if settings.versions[0] == 4 else "::",
         "authentication": {
             "anonymous": {"enabled": False},
             "webhook": {"enabled": True},
@@ -39,7 +39,7 @@ def kubelet_configuration(place: NodePlace, endpoint: str) -> dict[str, Any]:
         "authorization": {"mode": "Webhook"},
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": place.cgroup,
-        "clusterDNS": [settings.cluster_dns],
+        "clusterDNS": list(settings.cluster_dns),
         "clusterDomain": settings.cluster_domain,
         "containerRuntimeEndpoint": endpoint,
         "failCgroupV1": False,
@@ -87,5 +87,7 @@ def kubelet_command(place: NodePlace) -> tuple[str, ...]:
         "--hostname-override": place.name,
     }
     if place.settings.mode == NAMESPACE:
-        flags["--node-ip"] = place.address
+        flags["--node-ip"] = ",".join(place.addresses)
+    elif len(place.settings.versions) > 1:  # it would find the first one only
+        flags["--node-ip"] = ",".join(place.settings.gateways)
     return (*place.settings.kubelet, *(f"{name}={value}" for name, value in flags.items()))

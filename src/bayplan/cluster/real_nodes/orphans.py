@@ -119,9 +119,11 @@ def namespace_files(place: NodePlace) -> list[Path]:
 
 
 def _addresses(place: NodePlace) -> dict[Path, str]:
-    """Files of the plugin host-local: one for each address, whose first line is the sandbox that has it."""
+    """Files of the plugin host-local: one for each address, whose first line is the sandbox that has it. IPv6 addresses have colons; `last_reserved_ip.0` and `lock`
+    are none."""
     found = {}
-    for file in (place.state / "addresses").glob("*/*.*.*.*"):
+    directory = place.state / "addresses"
+    for file in (*directory.glob("*/*.*.*.*"), *directory.glob("*/*:*")):
         try:
             found[file] = file.read_text().partition("\n")[0].strip()
         except FileNotFoundError:

@@ -14,6 +14,7 @@ from bayplan.cluster.real_nodes.settings import CRUN, HOST, NAMESPACE, RUNC, Rea
 from bayplan.kubelet.cgroups.errors import CgroupError
 from bayplan.kubelet.cgroups.mounts import find_mounts
 from bayplan.network.settings import CNI_PLUGINS
+from bayplan.support.system.machine import has_ipv6
 from bayplan.support.system.port_holders import holder_of
 
 
@@ -64,6 +65,7 @@ def missing(
     plugins: Callable[[], Path | None] = find_cni_plugins,
     module: Callable[[str], object] = importlib.util.find_spec,
     cgroups: Callable[[], object] = find_mounts,
+    ipv6: Callable[[], bool] = has_ipv6,
 ) -> list[str]:
     """What keeps real nodes from running, one line each with the next step. The machine is asked through the arguments; user: the effective user id."""
     if platform != "linux":
@@ -96,6 +98,8 @@ def missing(
         cgroups()
     except CgroupError as error:
         found.append(f"real nodes need cgroups: {error}")
+    if 6 in settings.versions and not ipv6():
+        found.append("real nodes with IPv6 need a machine that has it: sysctl net.ipv6.conf.all.disable_ipv6=0")
     return found
 
 

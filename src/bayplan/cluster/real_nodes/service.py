@@ -11,7 +11,7 @@ from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1
 from bayplan.client import Client
 from bayplan.client.errors import TransportError
-from bayplan.cluster.cluster import Cluster
+from bayplan.cluster.cluster import Cluster, url_of
 from bayplan.cluster.errors import RealNodeError
 from bayplan.cluster.real_nodes.add_ons import DNS_USER, dns_command, publish
 from bayplan.cluster.real_nodes.kubelet_files import ApiAccess, write_credentials
@@ -44,12 +44,12 @@ class RealNodes:
         self._lock: FileLock | None = None
         self._ownership: Ownership | None = None
         self._dns: SupervisedProcess | None = None
-        self._pod_networks: dict[str, str] = {}
+        self._pod_networks: dict[str, tuple[str, ...]] = {}
 
     @property
     def addresses(self) -> tuple[str, ...]:
         """Addresses of this machine on which the nodes look for the API server, besides the loopback one."""
-        return (self.settings.gateway,)
+        return self.settings.gateways
 
     async def prepare(self) -> None:
         """Check the machine, remove what killed runs have left, make the network. Raises RealNodeError that names what is missing."""
@@ -84,9 +84,8 @@ class RealNodes:
 
     async def join(self, cluster: Cluster) -> None:
         """Start the nodes of a cluster that listens on `addresses`. Raises RealNodeError."""
-        host = self.settings.gateway
-        authority = cluster.credentials.authority.certificate
-        await self.start(ApiAccess(f"https://{host}:{cluster.port}", authority, cluster.sign_client), cluster.client())
+        server, authority = url_of(self.settings.gateways[0], cluster.port), cluster.credentials.authority.certificate
+        await self.start(ApiAccess(server, authority, cluster.sign_client), cluster.client())
         cluster.api.context.add_on_failures = self.failures()
 
     async def start(self, api: ApiAccess, client: Client) -> None:
@@ -95,7 +94,7 @@ class RealNodes:
         if plugins is None:
             raise RealNodeError("the CNI plugins have gone")
         try:
-            await publish(client, self.settings, self.settings.gateway)
+            await publish(client, self.settings)
         except (ApiError, TransportError) as error:
             raise RealNodeError(f"the API does not take what real nodes need: {error}") from error
         if DNS not in self.settings.without:
@@ -113,7 +112,7 @@ class RealNodes:
             raise RealNodeError(f"{settings.directory}: the DNS server's files cannot be written: {error}") from error
         log = settings.directory / "dns.log"
         log.unlink(missing_ok=True)
-        command = dns_command(settings, settings.gateway)
+        command = dns_command(settings)
         self._dns = SupervisedProcess("the DNS server", command, log, settings.state / "dns.pid", self._clock)
         self._tasks.spawn(self._dns.name, self._dns.run())
 
@@ -136,7 +135,7 @@ class RealNodes:
         found = {
             POD_NETWORK: ("bayplan.dev/network", settings.data_plane),
             PROXY: ("bayplan.dev/service-proxy", "nftables"),
-            DNS: ("bayplan.dev/dns", settings.cluster_dns),
+            DNS: ("bayplan.dev/dns", ",".join(settings.cluster_dns)),
             STORAGE: ("bayplan.dev/storage", DRIVER_NAME),
         }
         return {name: None if part in settings.without else value for part, (name, value) in found.items()}
@@ -145,10 +144,10 @@ class RealNodes:
         own = {node.place.name: node for node in self.nodes}
         changed = False
         for each in nodes:
-            node, network = own.get(each.metadata.name), each.spec.pod_cidr
-            if node is None or not network or self._pod_networks.get(each.metadata.name) == network:
+            node, networks = own.get(each.metadata.name), each.spec.pod_cidrs
+            if node is None or not networks or self._pod_networks.get(each.metadata.name) == networks:
                 continue
-            self._pod_networks[each.metadata.name] = network
+            self._pod_networks[each.metadata.name] = networks
             changed = True
             await client.patch(core_v1.Node, each.metadata.name, "", {"metadata": {"annotations": self._annotations()}})
         if changed:

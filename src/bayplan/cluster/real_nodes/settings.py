@@ -23,7 +23,10 @@ REGISTRY_CONFIG: Final = Path("/etc/containerd/certs.d")
 """Where distributions put containerd's configuration of registries."""
 _FIRST_HOST: Final = 11
 _NETWORKS: Final = ipaddress.ip_network("10.64.0.0/16")
-"""Where the networks of nodes are taken from: one of 256 by the cluster's id."""
+"""Where the IPv4 networks of nodes are taken from: one of 256 by the cluster's id."""
+_IPV6_NETWORKS: Final = ipaddress.ip_network("fd64::/16")
+"""Where their IPv6 networks are taken from: the cluster's id follows."""
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,14 @@ class RealNodeSettings:
             raise ValueError(f"the OCI runtime of real nodes is {RUNC} or {CRUN}, not {self.oci_runtime!r}")
         if self.mode == HOST and self.count > 1:
             raise ValueError(f"{self.count} real nodes need a network each: only one can have the machine's")
+        services, pods = (
+            [each.version for each in _networks(text)] for text in (self.service_network, self.pod_network)
+        )
+        if services[0] != pods[0] or not set(services) <= set(pods):
+            raise ValueError(
+                f"services ({self.service_network}) and pods ({self.pod_network}) differ in their IP versions: give both to --service-cluster-ip-range of the "
+                "API server and --cluster-cidr of the controllers, the same one first"
+            )
         if self.count > 200:
             raise ValueError(f"{self.count} real nodes are too many for one machine: at most 200")
 
@@ -79,10 +90,24 @@ class RealNodeSettings:
         return self.runtime_directory / self.id
 
     @property
-    def network(self) -> ipaddress.IPv4Network:
-        """The network of the nodes' addresses."""
-        third = int(self.id[:2], 16)
-        return ipaddress.IPv4Network((int(_NETWORKS.network_address) + (third << 8), 24))
+    def pod_networks(self) -> tuple[Network, ...]:
+        """The networks of all pods, one of each IP version."""
+        return _networks(self.pod_network)
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """The IP versions that nodes and pods have, 4 or 6 or both; the first is that of the API server's address."""
+        return tuple(each.version for each in self.pod_networks)
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """The networks of the nodes' addresses, one of each version."""
+        id = int(self.id, 16)
+        found: dict[int, Network] = {
+            4: ipaddress.IPv4Network((int(_NETWORKS.network_address) + (id >> 16 << 8), 24)),
+            6: ipaddress.IPv6Network((int(_IPV6_NETWORKS.network_address) + (id << 88), 64)),
+        }
+        return tuple(found[version] for version in self.versions)
 
     @property
     def bridge(self) -> str:
@@ -90,14 +115,14 @@ class RealNodeSettings:
         return f"bp-{self.id}"
 
     @property
-    def gateway(self) -> str:
-        """The machine's address in the nodes' network, where they find the API server."""
-        return str(self.network[1])
+    def gateways(self) -> tuple[str, ...]:
+        """The machine's addresses in the nodes' networks, where they find the API server; the first is the one that they use."""
+        return tuple(str(each[1]) for each in self.networks)
 
     @property
-    def cluster_dns(self) -> str:
-        """The address of the cluster's DNS: the tenth of the services' network, as usual."""
-        return str(ipaddress.ip_network(self.service_network.partition(",")[0])[10])
+    def cluster_dns(self) -> tuple[str, ...]:
+        """The addresses of the cluster's DNS: the tenth of each of the services' networks, as usual."""
+        return tuple(str(each[10]) for each in _networks(self.service_network))
 
     @property
     def cgroup(self) -> str:
@@ -137,9 +162,9 @@ class NodePlace:
         return f"{self.settings.cgroup}/{self.name}"
 
     @property
-    def address(self) -> str:
-        """The node's address in namespace mode."""
-        return str(self.settings.network[_FIRST_HOST + self.number - 1])
+    def addresses(self) -> tuple[str, ...]:
+        """The node's addresses in namespace mode, one of each version."""
+        return tuple(str(each[_FIRST_HOST + self.number - 1]) for each in self.settings.networks)
 
     @property
     def namespace(self) -> str:
@@ -155,3 +180,7 @@ class NodePlace:
     def cni_config(self) -> Path:
         """The directory of the node's networks."""
         return self.directory / "cni"
+
+
+def _networks(text: str) -> tuple[Network, ...]:
+    return tuple(ipaddress.ip_network(each) for each in text.split(","))
