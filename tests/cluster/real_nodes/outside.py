@@ -64,6 +64,7 @@ async def main(directory: Path, outbound: bool) -> None:
         print("node", (await run(*inside(place, ("cat", _HOSTNAME)))).strip())
         print("machine", (await run("cat", _HOSTNAME)).strip())
         print("forwards", forwards())
+        print("bridge learns", (_LEARNS.parents[1] / settings.bridge / "accept_ra").read_text().strip())
     finally:
         await remove_network(settings)
         if listener is not None:

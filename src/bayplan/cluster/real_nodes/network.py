@@ -57,6 +57,7 @@ async def make_bridge(settings: RealNodeSettings) -> None:
         raise RealNodeError(overlap)
     is_host = settings.mode == HOST
     await run("ip", "link", "add", settings.bridge, "type", "bridge")
+    _accept_advertisements([settings.bridge], "0")  # whatever pods of the nodes' network say
     for network, gateway in zip(settings.networks, settings.gateways, strict=True):
         prefix = network.max_prefixlen if is_host else network.prefixlen
         await run("ip", "address", "add", f"{gateway}/{prefix}", "dev", settings.bridge, *_at_once(network))
@@ -123,7 +124,8 @@ def _keep_forwarding(settings: RealNodeSettings) -> None:
         if before == "1":
             continue
         if version == 6:
-            learning = [each.parent.name for each in _IPV6.glob(f"*/{_ADVERTISED}") if each.read_text().strip() == "1"]
+            names = {each.parent.name for each in _IPV6.glob(f"*/{_ADVERTISED}") if each.read_text().strip() == "1"}
+            learning = sorted(names - {"all", "default"})
             (settings.state / _ADVERTISED).write_text(" ".join(learning))
             _accept_advertisements(learning, "2")
         (settings.state / file.name).write_text(before)

@@ -183,4 +183,4 @@ class NodePlace:
 
 
 def _networks(text: str) -> tuple[Network, ...]:
-    return tuple(ipaddress.ip_network(each) for each in text.split(","))
+    return tuple(ipaddress.ip_network(each.strip()) for each in text.split(","))
