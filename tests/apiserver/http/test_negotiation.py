@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from bayplan.api.errors import ApiError
-from bayplan.apiserver.reads.negotiation import JSON, PLAIN, PROTOBUF, YAML, negotiate, negotiate_stream
+from bayplan.apiserver.reads.negotiation import (
+    JSON,
+    PLAIN,
+    PROTOBUF,
+    YAML,
+    clauses_by_quality,
+    negotiate,
+    negotiate_stream,
+)
+from tests.cpu_time import cpu_time_below
 
 
 @pytest.mark.parametrize(
@@ -56,6 +65,13 @@ def test_what_cannot_be_given_is_refused(accept: str) -> None:
         negotiate(accept)
     assert caught.value.code == 406
     assert PROTOBUF in caught.value.message
+
+
+def test_long_lists_of_types_cost_little() -> None:
+    accept = ",".join(f"a/b;q={number / 100_000:.5f}" for number in range(8000))
+    with cpu_time_below(0.5):
+        clauses = clauses_by_quality(accept)
+    assert [clause.quality for clause in clauses] == sorted((clause.quality for clause in clauses), reverse=True)
 
 
 def test_watches_come_as_json_or_protobuf() -> None:

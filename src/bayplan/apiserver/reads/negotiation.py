@@ -132,6 +132,8 @@ def _form(parameters: dict[str, str], media_type: str, plain_types: Collection[s
 
 _CONVERSION: Final = frozenset(("as", "g", "v"))
 """Parameters of which each asks for another kind of object."""
+_INSERTED: Final = 12
+"""Up to so many clauses Go's sort inserts one after the other; more are sorted in another way, also there."""
 _NUMBER: Final = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 
 
@@ -159,11 +161,11 @@ class Clause(NamedTuple):
 
 def clauses_by_quality(accept: str) -> list[Clause]:
     """What a client takes, the most wanted first; what is no media type is passed over."""
+    clauses = [clause for part in accept.split(",") if (clause := _parse(part)) is not None]
+    if len(clauses) > _INSERTED:
+        return sorted(clauses, key=lambda one: (-one.quality, one.kind == "*", one.subtype == "*"))
     found: list[Clause] = []
-    for part in accept.split(","):
-        clause = _parse(part)
-        if clause is None:
-            continue
+    for clause in clauses:
         at = len(found)
         while at and clause.goes_before(found[at - 1]):
             at -= 1
