@@ -86,7 +86,7 @@ def test_evictions_stop_at_the_budget_and_go_on_when_pods_are_back() -> None:
     live(scenario)
 
 
-def test_a_budget_over_pods_without_a_controller_allows_nothing_and_says_why() -> None:
+def test_a_budget_over_pods_without_a_controller_says_that_it_cannot_count_them() -> None:
     async def scenario(cluster: LiveCluster) -> None:
         pod: core_v1.Pod = from_tree(
             core_v1.Pod,
@@ -98,12 +98,17 @@ def test_a_budget_over_pods_without_a_controller_allows_nothing_and_says_why() -
         await cluster.client.create(pod)
         await cluster.client.create(budget(maxUnavailable=1))
 
-        async def failed() -> bool:
+        async def told() -> bool:
             status = (await cluster.client.get(policy_v1.PodDisruptionBudget, "web", "default")).status
-            return [(one.reason, one.message) for one in status.conditions] == [
-                ("SyncFailed", 'found no controllers for pod "alone"')
-            ]
+            events = (await cluster.client.list(core_v1.Event, "default")).items
+            warnings = [one.message for one in events if one.reason == "UnmanagedPods"]
+            return (
+                [(one.status, one.reason) for one in status.conditions] == [("False", "InsufficientPods")]
+                and status.expected_pods == 0
+                and ["selector: &LabelSelector{MatchLabels:map[string]string{app: web,}" in one for one in warnings]
+                == [True]
+            )
 
-        await cluster.eventually(failed)
+        await cluster.eventually(told)
 
     live(scenario)
