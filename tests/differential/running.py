@@ -262,7 +262,7 @@ async def running(program: list[str], directory: Path, configuration: Tree, **mo
     )
     async with served(settings) as server:
         path = directory / "kubeconfig"
-        path.write_text(_kubeconfig(server.url))
+        path.write_text(kubeconfig(server.url))
         configured = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
@@ -285,7 +285,8 @@ async def running(program: list[str], directory: Path, configuration: Tree, **mo
             await process.wait()
 
 
-def _kubeconfig(url: str) -> str:
+def kubeconfig(url: str) -> str:
+    """That of the administrator of a server."""
     return json.dumps({
         "apiVersion": "v1", "kind": "Config", "current-context": "a",
         "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],

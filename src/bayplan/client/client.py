@@ -192,20 +192,22 @@ class Client:
 
     async def apply(
         self,
-        cls: type[Any],
+        cls: type[T],
         name: str,
         namespace: str,
         fields: Mapping[str, Any],
         *,
         manager: str,
         subresource: str = "",
-    ) -> None:
+    ) -> T:
         """Set fields of an object by server-side apply, as theirs who is called `manager` from now on, whoever had them before."""
         kind = self.kinds.of_type(cls)
         metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
         tree = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **fields}
         query = {"fieldManager": manager, "force": "true"}
-        await self.raw("PATCH", kind.path(namespace, name, subresource), query, encode(tree), APPLY_PATCH)
+        data = await self.raw("PATCH", kind.path(namespace, name, subresource), query, encode(tree), APPLY_PATCH)
+        changed: T = decode(cls, data)
+        return changed
 
     async def delete(self, cls: type[Any], name: str, namespace: str = "", **options: Unpack[DeletionOptions]) -> None:
         """Delete an object; with `uid` or `resource_version` only if it is still that one."""

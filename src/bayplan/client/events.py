@@ -119,7 +119,7 @@ class EventRecorder:
         while True:
             key, event = await self._queue.get()
             while (other := self._being_written.get(key)) is not None:
-                await other
+                await asyncio.wait((other,))  # without cancelling it
             done = self._being_written[key] = asyncio.get_running_loop().create_future()
             try:
                 await self._write(key, event)

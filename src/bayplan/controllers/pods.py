@@ -7,9 +7,10 @@ from typing import Any
 from bayplan.api.types import core_v1
 from bayplan.informers import Informer
 from bayplan.informers.cache import SPEC
-from bayplan.support.timestamps import parse_rfc3339
+from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 POD_LABEL = "controller-revision-hash"
+DISRUPTION_TARGET = "DisruptionTarget"
 """Label of pods: the revision that they were made from. DaemonSets label their revisions with it, too."""
 
 
@@ -61,6 +62,20 @@ def claims_of(pod: core_v1.Pod) -> tuple[str, ...]:
         if volume.ephemeral is not None:
             made.append(f"{pod.metadata.namespace}/{pod.metadata.name}-{volume.name}")
     return (*named, *made) if named or made else ()
+
+
+def disruption_target(
+    pod: core_v1.Pod, now: float, reason: str = "", message: str = "", *, status: str = "True"
+) -> core_v1.PodCondition:
+    """The condition of a pod that says why it is about to go, or with another status that it stays. now: Unix seconds."""
+    return core_v1.PodCondition(
+        type=DISRUPTION_TARGET,
+        status=status,
+        reason=reason,
+        message=message,
+        last_transition_time=rfc3339(now),
+        observed_generation=pod.metadata.generation,
+    )
 
 
 def index_by_node(pods: Informer[core_v1.Pod]) -> None:

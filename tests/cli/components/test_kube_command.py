@@ -61,6 +61,8 @@ def test_lists_that_are_given_several_times_add_up() -> None:
     )
     assert (options["controllers"], options["cluster_cidr"], error) == ("*,-job,-cronjob", "b", "")
     assert "Nonsense" in parsed("--feature-gates=Nonsense=true", "--feature-gates=AllAlpha=false")[2]
+    assert parsed("--controllers", "", "--cluster-cidr=b")[0] == {**options, "controllers": "", "cluster_cidr": "b"}
+    assert parsed("--controllers=", "--controllers=a")[0]["controllers"] == "a"
     assert "requires an argument" in parsed("--controllers")[2]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -13,9 +12,9 @@ from typing import Final
 
 import aiohttp
 
-from tests.apiserver.serving import TOKENS
 from tests.differential.api.servers import running
 from tests.differential.controllers.playing import Side
+from tests.differential.running import kubeconfig
 from tests.store.etcd.server import ENDS_WITH_PARENT
 
 _API_SERVER: Final = [str(Path(sys.executable).parent / "bayplan"), "apiserver", "--store", "memory:"]
@@ -40,7 +39,7 @@ async def side(name: str, program: Sequence[str], directory: Path) -> AsyncItera
             one = Side(name, player.server, session)
             for number in range(_NODES):
                 await one.create("", _node(number))
-            (directory / "kubeconfig").write_text(_kubeconfig(player.server))
+            (directory / "kubeconfig").write_text(kubeconfig(player.server))
             with (directory / "log").open("wb") as log:
                 process = await asyncio.create_subprocess_exec(
                     *ENDS_WITH_PARENT, *program, *_flags(directory), stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=directory
@@ -84,12 +83,3 @@ def _node(number: int) -> dict[str, object]:
         "kind": "Node", "metadata": {"name": f"node-{number}", "labels": labels},
         "status": {"capacity": amounts, "allocatable": amounts, "conditions": conditions},
     }  # fmt: skip
-
-
-def _kubeconfig(url: str) -> str:
-    return json.dumps({
-        "apiVersion": "v1", "kind": "Config", "current-context": "a",
-        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
-        "clusters": [{"name": "a", "cluster": {"server": url, "insecure-skip-tls-verify": True}}],
-        "users": [{"name": "a", "user": {"token": TOKENS["admin"][0]}}],
-    })  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, Final, NoReturn
 
 import click
@@ -45,7 +46,7 @@ class KubeCommand(click.Command):
         """The arguments that are options of this command, written so that they are read as Go programs read them. Raises UsageError."""
         options, own, ignored = self._options(), [], {}
         taken: dict[str, str] = {}
-        lists: dict[str, str] = {}
+        lists: dict[str, list[str]] = {}
         others = {*self.flags(), *self.table.former}
         rest = iter(words)
         for word in rest:
@@ -57,8 +58,12 @@ class KubeCommand(click.Command):
             name = name if name in options else name.replace("_", "-")
             if not word.startswith("--") or name == "help":
                 own.append(word)
-            elif name in LISTS and name in options and (equals or (value := next(rest, ""))):
-                lists[name] = f"{lists[name]},{value}" if name in lists else value
+            elif name in LISTS and name in options:
+                given = [value] if equals else list(islice(rest, 1))
+                if given:
+                    lists[name] = [*filter(None, lists.get(name, ())), *given]
+                else:
+                    own.append(word)
             elif name in options:  # a truth value is never the next word
                 bare = not equals and _is_switch(options[name])
                 own.append(f"--{name}=true" if bare else f"--{name}{equals}{value}")
@@ -77,7 +82,7 @@ class KubeCommand(click.Command):
         ctx.meta[_TAKEN] = taken
         for name, why in ignored.items():
             click.echo(f"bayplan: note: --{name} has no effect: {why}", err=True)
-        return [*(f"--{name}={value}" for name, value in lists.items()), *own]
+        return [*(f"--{name}={','.join(values)}" for name, values in lists.items()), *own]
 
     def _why_without_effect(self, ctx: click.Context, name: str, value: str) -> str:
         """Of a flag that is no option; "" if it says what Bayplan does. Raises UsageError if it is refused."""

@@ -15,9 +15,8 @@ from bayplan.api.types import core_v1
 from bayplan.client.errors import ClientError
 from bayplan.controllers.base import Controller, with_condition
 from bayplan.controllers.nodes.nodes import is_ready_node
-from bayplan.controllers.pods import has_ended
+from bayplan.controllers.pods import disruption_target, has_ended
 from bayplan.informers.cache import key_of
-from bayplan.support.timestamps import rfc3339
 
 logger = logging.getLogger(__name__)
 
@@ -143,13 +142,6 @@ class PodGarbageCollector(Controller):
         changed.status.phase = "Failed"
         changed.status.observed_generation = pod.metadata.generation
         if reason:
-            condition = core_v1.PodCondition(
-                type="DisruptionTarget",
-                status="True",
-                reason="DeletionByPodGC",
-                message=reason,
-                last_transition_time=rfc3339(self.clock.now()),
-                observed_generation=pod.metadata.generation,
-            )
+            condition = disruption_target(pod, self.clock.now(), "DeletionByPodGC", reason)
             changed.status.conditions = with_condition(pod.status.conditions, condition)
         return changed

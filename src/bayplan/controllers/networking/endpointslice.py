@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from bayplan.api.types import core_v1, discovery_v1, meta_v1
 from bayplan.controllers.base import owner_reference
 from bayplan.controllers.networking import endpointslice_rules as rules
@@ -137,7 +139,8 @@ class EndpointSliceController(ServiceController):
         changes = rules.pack(existing, wanted, labels, None, limit, make)
         told = self._hint(service, changes, existing)
         for one in (*changes.create, *changes.update):
-            one.metadata.annotations = with_trigger(one.metadata.annotations, changed_at)
+            annotations = with_trigger(one.metadata.annotations, changed_at)
+            one.metadata = replace(one.metadata, annotations=annotations)  # that of the cache's slice, perhaps
         if await write_slices(self.client, changes):
             self.queue.add_rate_limited(key)
         for kind, reason, message in told:

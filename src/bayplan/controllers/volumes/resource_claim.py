@@ -15,8 +15,6 @@ from bayplan.controllers.volumes import resource_claim_rules as rules
 from bayplan.informers.cache import key_of
 
 _POD, _CLAIM = "pod:", "claim:"
-
-
 _MANAGER = "ResourceClaimController"
 """Whose the names of generated claims are in pods' statuses."""
 
@@ -120,10 +118,9 @@ class ResourceClaimController(Controller):
                 for entry, name in {**known, **named}.items()
             ]
             status = {"resourceClaimStatuses": statuses}
-            await self.client.apply(
+            pod = await self.client.apply(
                 core_v1.Pod, pod.metadata.name, where, {"status": status}, manager=_MANAGER, subresource="status"
             )
-            pod = await self.client.get(core_v1.Pod, pod.metadata.name, where)
         if pod.spec.node_name:
             await self._reserve(pod)
 

@@ -60,7 +60,9 @@ class PersistentVolumeBinder(Controller):
         """A claim that waits for a pod to be scheduled says so."""
         if not pod.spec.node_name:
             for key in claims_of(pod):
-                self.queue.add(_CLAIM + key)
+                claim = self.claims.cache.by_key(key)
+                if claim is not None and not claim.spec.volume_name:
+                    self.queue.add(_CLAIM + key)
 
     def _waits_for(self, claim: core_v1.PersistentVolumeClaim) -> tuple[str, str]:
         """Why a claim whose class binds late is not bound: reason and message."""

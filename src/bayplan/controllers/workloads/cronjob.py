@@ -206,11 +206,11 @@ class CronJobController(Controller):
             text = f'unparseable schedule: "{spec.schedule}" : {error}'
             self.recorder.event(cron_job, "Warning", "UnparseableSchedule", text)
             return None
-        if schedule.after(now, zone) is None:
+        plan = decide(cron_job, {job.metadata.name for job in jobs}, schedule, zone, now)
+        if plan.scheduled is None and plan.next is None:
             text = f"invalid schedule: {spec.schedule} : time difference between two schedules is less than 1 second"
             self.recorder.event(cron_job, "Warning", "InvalidSchedule", text)
             return None
-        plan = decide(cron_job, {job.metadata.name for job in jobs}, schedule, zone, now)
         if plan.too_many:
             text = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
             self.recorder.event(cron_job, "Warning", "TooManyMissedTimes", text)

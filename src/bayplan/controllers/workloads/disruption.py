@@ -24,14 +24,13 @@ from bayplan.controllers.base import (
     show_selector,
     with_condition,
 )
-from bayplan.controllers.pods import is_ready
+from bayplan.controllers.pods import DISRUPTION_TARGET, disruption_target, is_ready
 from bayplan.informers.cache import key_of
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 ALLOWED = "DisruptionAllowed"
 EVICTION_SECONDS = 120.0
 """An evicted pod that is not on its way out after this time is not: its place in the budget is free again."""
-_TARGET = "DisruptionTarget"
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,19 +259,12 @@ class DisruptionController(Controller):
 
     async def _clear_target(self, pod: core_v1.Pod, now: float) -> None:
         """A pod that was to be evicted and stays no longer says that it is about to go."""
-        target = condition_of(pod.status.conditions, _TARGET)
+        target = condition_of(pod.status.conditions, DISRUPTION_TARGET)
         if target is None or target.status != "True":
             return
         changed = clone(pod)
-        changed.status.conditions = with_condition(
-            changed.status.conditions,
-            core_v1.PodCondition(
-                type=_TARGET,
-                status="False",
-                last_transition_time=rfc3339(now),
-                observed_generation=pod.metadata.generation,
-            ),
-        )
+        stays = disruption_target(pod, now, status="False")
+        changed.status.conditions = with_condition(changed.status.conditions, stays)
         await self.client.update_status(changed)
 
     async def _write(self, budget: policy_v1.PodDisruptionBudget, status: policy_v1.PodDisruptionBudgetStatus) -> None:

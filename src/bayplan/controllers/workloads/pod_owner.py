@@ -274,7 +274,7 @@ class PodOwner(Controller):
         self.queue.add_after(key, pause + 0.001)
 
     async def create_pods(self, key: str, owner: Any, pods: Iterable[core_v1.Pod]) -> Creation:
-        """Create pods, few at first and more while it goes well. What is not begun is not made.
+        """Create pods, few at first and more while it goes well. What is not started is not made.
 
         That the namespace is going away is no failure, but nothing more is tried.
         """
