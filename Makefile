@@ -54,7 +54,7 @@ differential-api: install ## STEPS (50000) of requests by chance answered by the
 differential-kubectl: install ## What KUBECTL prints for 400 commands against the program APISERVER (over an etcd) and against Bayplan
 	$(BIN)/python -m tests.differential.kubectl "$(APISERVER)" $(if $(KUBECTL),--kubectl "$(KUBECTL)")
 
-differential-controllers: install ## What the program CONTROLLERS, kube-controller-manager, makes of 70 scenarios, and what Bayplan's controllers make of them
+differential-controllers: install ## What the program CONTROLLERS, kube-controller-manager, makes of 71 scenarios, and what Bayplan's controllers make of them
 	$(BIN)/python -m tests.differential.controllers "$(CONTROLLERS)"
 
 day: install ## A virtual day of 100 churning nodes, twice: the traces must be equal byte for byte

@@ -22,7 +22,7 @@ async def run(
     reference: Sequence[str], tested: Sequence[str], directory: Path, topics: Sequence[str], only: str = ""
 ) -> Report:
     """Compare all scenarios of these topics. only: part of the names of those that are wanted."""
-    wanted = [scenario for topic in topics for scenario in TOPICS[topic]() if only in scenario.name]
+    wanted = [scenario for topic in topics for scenario in TOPICS[topic] if only in scenario.name]
     async with (
         side("reference", reference, directory / "reference") as one,
         side("tested", tested, directory / "tested") as other,

@@ -51,5 +51,5 @@ def test_names_and_times_do_not_count() -> None:
 
 
 def test_scenarios_have_names_of_their_own() -> None:
-    names = [scenario.name for scenarios in TOPICS.values() for scenario in scenarios()]
+    names = [scenario.name for scenarios in TOPICS.values() for scenario in scenarios]
     assert len(names) == len(set(names)) > 50

@@ -7,11 +7,11 @@ from typing import Final
 from tests.differential.controllers.scenarios import budgets, jobs, networks, others, volumes, workloads
 
 TOPICS: Final = {
-    "workloads": workloads.scenarios,
-    "jobs": jobs.scenarios,
-    "networks": networks.scenarios,
-    "budgets": budgets.scenarios,
-    "volumes": volumes.scenarios,
-    "others": others.scenarios,
+    "workloads": workloads.SCENARIOS,
+    "jobs": jobs.SCENARIOS,
+    "networks": networks.SCENARIOS,
+    "budgets": budgets.SCENARIOS,
+    "volumes": volumes.SCENARIOS,
+    "others": others.SCENARIOS,
 }
 """Name -> its scenarios."""

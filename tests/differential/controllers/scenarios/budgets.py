@@ -2,103 +2,102 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from tests.differential.controllers.builders import deployment, pod, set_spec
 from tests.differential.controllers.steps import Scenario, create, patch, rest, run, selecting, unready
 
-
-def scenarios() -> list[Scenario]:
-    """What is compared."""
-    return [
-        Scenario(
-            "budget",
+SCENARIOS: Final = (
+    Scenario(
+        "budget",
+        [
             [
-                [
-                    create("PodDisruptionBudget", "half", spec={"minAvailable": "50%", "selector": selecting("web")}),
-                    deployment(3),
-                ],
-                [run()],
-                [unready(most=1)],
-                [patch("PodDisruptionBudget", "half", {"spec": {"minAvailable": 1}})],
-                [patch("PodDisruptionBudget", "half", {"spec": {"minAvailable": None, "maxUnavailable": "34%"}})],
+                create("PodDisruptionBudget", "half", spec={"minAvailable": "50%", "selector": selecting("web")}),
+                deployment(3),
             ],
-        ),
-        Scenario(
-            "budget-unmanaged",
+            [run()],
+            [unready(most=1)],
+            [patch("PodDisruptionBudget", "half", {"spec": {"minAvailable": 1}})],
+            [patch("PodDisruptionBudget", "half", {"spec": {"minAvailable": None, "maxUnavailable": "34%"}})],
+        ],
+    ),
+    Scenario(
+        "budget-unmanaged",
+        [
+            [pod("one"), pod("two")],
+            [create("PodDisruptionBudget", "some", spec={"maxUnavailable": 1, "selector": selecting("web")})],
+            [run()],
+            [create("PodDisruptionBudget", "all", spec={"minAvailable": 1, "selector": {}})],
+        ],
+    ),
+    Scenario(
+        "budget-empty",
+        [
             [
-                [pod("one"), pod("two")],
-                [create("PodDisruptionBudget", "some", spec={"maxUnavailable": 1, "selector": selecting("web")})],
-                [run()],
-                [create("PodDisruptionBudget", "all", spec={"minAvailable": 1, "selector": {}})],
-            ],
-        ),
-        Scenario(
-            "budget-empty",
+                create(
+                    "PodDisruptionBudget",
+                    "none",
+                    spec={
+                        "minAvailable": 2,
+                        "selector": selecting("nobody"),
+                        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+                    },
+                )
+            ]
+        ],
+    ),
+    Scenario(
+        "autoscaler",
+        [
             [
-                [
-                    create(
-                        "PodDisruptionBudget",
-                        "none",
-                        spec={
-                            "minAvailable": 2,
-                            "selector": selecting("nobody"),
-                            "unhealthyPodEvictionPolicy": "AlwaysAllow",
-                        },
-                    )
-                ]
+                deployment(2),
+                create(
+                    "HorizontalPodAutoscaler",
+                    "web",
+                    spec={
+                        "minReplicas": 1,
+                        "maxReplicas": 4,
+                        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+                        "metrics": [
+                            {
+                                "type": "Resource",
+                                "resource": {
+                                    "name": "cpu",
+                                    "target": {"type": "Utilization", "averageUtilization": 50},
+                                },
+                            }
+                        ],
+                    },
+                ),
+                rest(17),
             ],
-        ),
-        Scenario(
-            "autoscaler",
+            [run()],
+            [set_spec("Deployment", "web", replicas=6)],
+            [rest(17)],
+        ],
+    ),
+    Scenario(
+        "autoscaler-missing",
+        [
             [
-                [
-                    deployment(2),
-                    create(
-                        "HorizontalPodAutoscaler",
-                        "web",
-                        spec={
-                            "minReplicas": 1,
-                            "maxReplicas": 4,
-                            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-                            "metrics": [
-                                {
-                                    "type": "Resource",
-                                    "resource": {
-                                        "name": "cpu",
-                                        "target": {"type": "Utilization", "averageUtilization": 50},
-                                    },
-                                }
-                            ],
-                        },
-                    ),
-                    rest(17),
-                ],
-                [run()],
-                [set_spec("Deployment", "web", replicas=6)],
-                [rest(17)],
+                create(
+                    "HorizontalPodAutoscaler",
+                    "none",
+                    spec={
+                        "maxReplicas": 4,
+                        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "missing"},
+                    },
+                ),
+                create(
+                    "HorizontalPodAutoscaler",
+                    "strange",
+                    spec={
+                        "maxReplicas": 4,
+                        "scaleTargetRef": {"apiVersion": "example.com/v1", "kind": "Thing", "name": "missing"},
+                    },
+                ),
+                rest(17),
             ],
-        ),
-        Scenario(
-            "autoscaler-missing",
-            [
-                [
-                    create(
-                        "HorizontalPodAutoscaler",
-                        "none",
-                        spec={
-                            "maxReplicas": 4,
-                            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "missing"},
-                        },
-                    ),
-                    create(
-                        "HorizontalPodAutoscaler",
-                        "strange",
-                        spec={
-                            "maxReplicas": 4,
-                            "scaleTargetRef": {"apiVersion": "example.com/v1", "kind": "Thing", "name": "missing"},
-                        },
-                    ),
-                    rest(17),
-                ],
-            ],
-        ),
-    ]
+        ],
+    ),
+)
