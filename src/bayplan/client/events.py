@@ -116,20 +116,23 @@ class EventRecorder:
         await self._queue.join()
 
     async def _write_all(self) -> None:
-        while True:
-            key, event = await self._queue.get()
-            while (other := self._being_written.get(key)) is not None:
-                await asyncio.wait((other,))  # without cancelling it
-            done = self._being_written[key] = asyncio.get_running_loop().create_future()
-            try:
-                await self._write(key, event)
-            except (ApiError, TransportError) as error:
-                self.dropped += 1
-                logger.debug("event %s about %s: %s", event.reason, event.involved_object.name, error)
-            finally:
-                del self._being_written[key]
-                done.set_result(None)
-                self._queue.task_done()
+        while True:  # without a variable that holds the last event until the next one comes
+            await self._write_in_turn(*await self._queue.get())
+
+    async def _write_in_turn(self, key: Key, event: core_v1.Event) -> None:
+        """Write an event once no equal one is being written."""
+        while (other := self._being_written.get(key)) is not None:
+            await asyncio.wait((other,))  # without cancelling it
+        done = self._being_written[key] = asyncio.get_running_loop().create_future()
+        try:
+            await self._write(key, event)
+        except (ApiError, TransportError) as error:
+            self.dropped += 1
+            logger.debug("event %s about %s: %s", event.reason, event.involved_object.name, error)
+        finally:
+            del self._being_written[key]
+            done.set_result(None)
+            self._queue.task_done()
 
     async def _write(self, key: Key, event: core_v1.Event) -> None:
         now = self._clock.now()

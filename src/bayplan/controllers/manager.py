@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -261,25 +262,28 @@ def _makers(
 
 
 async def work(controller: Controller) -> None:
-    """Take keys from a controller's queue until it is shut down. A key that fails is tried again later; nothing else is held up."""
+    """Reconcile what comes from a controller's queue until it is shut down. No variable holds the last key while the worker waits: it is a text from a busy
+    hour, and hundreds of them would hold the memory around them."""
+    with contextlib.suppress(QueueShutDown):
+        while True:
+            await _reconcile(controller, await controller.queue.get())
+
+
+async def _reconcile(controller: Controller, key: str) -> None:
+    """A key that fails is tried again later; nothing else is held up."""
     queue = controller.queue
-    while True:
-        try:
-            key = await queue.get()
-        except QueueShutDown:
-            return
-        try:
-            await controller.reconcile(key)
-        except asyncio.CancelledError:
-            raise
-        except Exception as error:
-            level = logging.WARNING if queue.num_requeues(key) > 3 else logging.DEBUG
-            logger.log(level, "%s: %s: %s: %s", controller.name, key, type(error).__name__, error)
-            queue.add_rate_limited(key)
-        else:
-            queue.forget(key)
-        finally:
-            queue.done(key)
+    try:
+        await controller.reconcile(key)
+    except asyncio.CancelledError:
+        raise
+    except Exception as error:
+        level = logging.WARNING if queue.num_requeues(key) > 3 else logging.DEBUG
+        logger.log(level, "%s: %s: %s: %s", controller.name, key, type(error).__name__, error)
+        queue.add_rate_limited(key)
+    else:
+        queue.forget(key)
+    finally:
+        queue.done(key)
 
 
 def controller_filter(names: Sequence[str], settings: ControllerSettings | None = None) -> Callable[[str], bool]:

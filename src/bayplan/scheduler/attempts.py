@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from bayplan.scheduler.decision import Decision
@@ -14,82 +14,49 @@ from bayplan.scheduler.queueing.queued_pod import ACTIVE, BACKOFF, QueuedPod
 from bayplan.support.clock import Clock
 
 ATTEMPTS_KEPT: Final = 256
+_TOGETHER: Final = 32
 _MOST_QUEUED: Final = 2000
 """Pods of the queue that are described one by one; the sizes count all."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One attempt to place a pod."""
-
-    at: float
-    """Seconds since the Unix epoch."""
-    seconds: float
-    """How long it took to decide."""
-    number: int
-    """Which attempt for this pod it was."""
-    pod: str
-    """`namespace/name`."""
-    profile: str
-    decided_by: str
-    node: str
-    """The chosen node; "" if there is none."""
-    feasible: int
-    """On how many nodes it would have fit."""
-    nodes: int
-    refused: Decision | None
-    """What was decided, if that has more to tell: the pod got no node."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        refused = self.refused
-        return {
-            "at": self.at,
-            "micros": round(self.seconds * 1e6),
-            "number": self.number,
-            "pod": self.pod,
-            "profile": self.profile,
-            "node": self.node,
-            "decidedBy": self.decided_by,
-            "feasible": self.feasible,
-            "nodes": self.nodes,
-            "message": refused.message if refused is not None else "",
-            "nominated": refused.nominated_node if refused is not None else "",
-            "victims": list(refused.victims) if refused is not None else [],
-        }
-
-
 class AttemptLog:
-    """The latest attempts of one scheduler."""
+    """The latest attempts of one scheduler. What they refer to is not kept, and most are kept as bytes: pods and short texts from a busy hour, scattered over
+    the memory that it took, would hold that memory for as long as little else is placed."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._attempts: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
+        self._latest: list[dict[str, Any]] = []
+        self._earlier: deque[bytes] = deque(maxlen=ATTEMPTS_KEPT // _TOGETHER)
+        """Blocks of `_TOGETHER` attempts each."""
 
     def add(self, decision: Decision, number: int, seconds: float) -> None:
-        """An attempt that has just ended. seconds: how long it took.
-
-        Of a pod that got a node only figures are kept: the pod itself would stay in memory for as long as little else is placed.
-        """
-        attempt = Attempt(
-            self._clock.now(),
-            seconds,
-            number,
-            decision.pod,
-            decision.profile,
-            decision.decided_by,
-            decision.node or "",
-            int(np.count_nonzero(decision.codes == 0)),
-            decision.node_count,
-            None if decision.scheduled else decision,
+        """An attempt that has just ended. number: which one for this pod it was. seconds: how long it took."""
+        self._latest.append(
+            {
+                "at": self._clock.now(),  # seconds since the Unix epoch
+                "micros": round(seconds * 1e6),
+                "number": number,
+                "pod": decision.pod,
+                "profile": decision.profile,
+                "node": decision.node or "",
+                "decidedBy": decision.decided_by,
+                "feasible": int(np.count_nonzero(decision.codes == 0)),
+                "nodes": decision.node_count,
+                "message": decision.message,
+                "nominated": decision.nominated_node,
+                "victims": list(decision.victims),
+            }
         )
-        self._attempts.append(attempt)
+        if len(self._latest) == _TOGETHER:
+            self._earlier.append(msgspec.msgpack.encode(self._latest))
+            self._latest.clear()
 
     def state(self, queue: SchedulingQueue) -> dict[str, Any]:
         """The queue and the attempts as plain data, the newest attempt first."""
         sizes, now = queue.sizes(), self._clock.monotonic()
         pods = [_queued(queued, now) for queued, _ in zip(queue.pods(), range(_MOST_QUEUED), strict=False)]
-        return {"sizes": sizes, "queue": pods, "attempts": [one.to_dict() for one in reversed(self._attempts)]}
+        attempts = [one for block in self._earlier for one in msgspec.msgpack.decode(block)] + self._latest
+        return {"sizes": sizes, "queue": pods, "attempts": attempts[: -ATTEMPTS_KEPT - 1 : -1]}
 
 
 def _queued(queued: QueuedPod, now: float) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import deque
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
@@ -60,7 +59,8 @@ class WorkQueue(Generic[K]):
         """Heap of (monotonic seconds, sequence number, key) with outdated entries."""
         self._timer: Timer | None = None
         self._timer_at = 0.0
-        self._getters: deque[asyncio.Future[None]] = deque()
+        self._getters: list[asyncio.Future[None]] = []
+        """Workers that wait. The last one to come is woken first, so that few of many workers have work to do when there is little of it."""
         self._drained: list[asyncio.Future[None]] = []
         self._shutting_down = False
         if metrics is not None:
@@ -117,7 +117,7 @@ class WorkQueue(Generic[K]):
 
     def _wake_getter(self) -> None:
         while self._getters:
-            getter = self._getters.popleft()
+            getter = self._getters.pop()
             if not getter.done():
                 getter.set_result(None)
                 return

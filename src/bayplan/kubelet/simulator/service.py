@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Iterator, Sequence
@@ -323,34 +324,34 @@ class NodeSimulator:
         return addresses
 
     async def _work(self) -> None:
-        while True:
-            try:
-                key = await self.queue.get()
-            except QueueShutDown:
-                return
-            try:
-                if key.startswith(_NODE):
-                    await self._return(key.removeprefix(_NODE))
-                elif key.startswith(_OFFER):
-                    await self._make_allocatable(key.removeprefix(_OFFER))
-                elif key.startswith(_STAGED):
-                    await self._advance_node(key.removeprefix(_STAGED))
-                elif key.startswith(_LAST_SIGN):
-                    await self._reports.say_last(key.removeprefix(_LAST_SIGN))
-                else:
-                    await self._advance(key)
-                self.queue.forget(key)
-            except ApiError as error:
-                if error.code == 409:
-                    self.queue.add_rate_limited(key)
-                elif error.code != 404:
-                    logger.warning("%s: %s", key, error)
-                    self.queue.add_rate_limited(key)
-            except Exception as error:  # whatever is wrong with one, the others go on
-                logger.warning("%s: %s: %s", key, type(error).__name__, error)
+        with contextlib.suppress(QueueShutDown):
+            while True:  # without a variable that holds the last key until the next one comes
+                await self._process(await self.queue.get())
+
+    async def _process(self, key: str) -> None:
+        try:
+            if key.startswith(_NODE):
+                await self._return(key.removeprefix(_NODE))
+            elif key.startswith(_OFFER):
+                await self._make_allocatable(key.removeprefix(_OFFER))
+            elif key.startswith(_STAGED):
+                await self._advance_node(key.removeprefix(_STAGED))
+            elif key.startswith(_LAST_SIGN):
+                await self._reports.say_last(key.removeprefix(_LAST_SIGN))
+            else:
+                await self._advance(key)
+            self.queue.forget(key)
+        except ApiError as error:
+            if error.code == 409:
                 self.queue.add_rate_limited(key)
-            finally:
-                self.queue.done(key)
+            elif error.code != 404:
+                logger.warning("%s: %s", key, error)
+                self.queue.add_rate_limited(key)
+        except Exception as error:  # whatever is wrong with one, the others go on
+            logger.warning("%s: %s: %s", key, type(error).__name__, error)
+            self.queue.add_rate_limited(key)
+        finally:
+            self.queue.done(key)
 
     async def _advance(self, key: str) -> None:
         pod = self.pods.cache.by_key(key)
