@@ -68,6 +68,7 @@ EXPECTED = (
         b"target.(name|kind): (Required|Unsupported) value",
         "a Binding without a target; its validation is a plain error",
     ),
+    _row(500, b"etcdserver: request is too large", "an object larger than etcd takes; etcd's plain error"),
     _row(503, b"no endpoints available for service", "a proxied service that nothing serves"),
     _row(503, b"error trying to reach service", "a proxied address that nothing listens on"),
     _row(503, b"no service port .* found for service", "a proxied service without that port"),
