@@ -50,7 +50,9 @@ class RebasedEtcdStore:
 
     async def open(self) -> None:
         client = EtcdClient(self._settings, clock=SystemClock(), dial=self._dial)
-        await client.put(b"/before", b"")  # some test may have compacted etcd to its last revision, from which no watch can begin
+        await client.put(
+            b"/before", b""
+        )  # some test may have compacted etcd to its last revision, from which no watch can begin
         await client.close()
         await self._store.open()
         self._base = self._store.revision
