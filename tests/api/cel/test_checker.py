@@ -166,6 +166,8 @@ def test_what_does_not_fit_is_told_once_and_where_it_is(source: str, expected: s
     ("source", "expected"),
     [
         ("object.", "8: Syntax error: no viable alternative at input '.'"),
+        ("object. == 1", "9: Syntax error: no viable alternative at input '. =='"),
+        ("object.\n*", "9: Syntax error: no viable alternative at input '.\\n*'"),
         ("1 +", f"4: Syntax error: mismatched input '<EOF>' expecting {BEGINNINGS}"),
         ("(1", "3: Syntax error: missing ')' at '<EOF>'"),
         ("[1", "3: Syntax error: mismatched input '<EOF>' expecting {']', ','}"),
@@ -208,6 +210,14 @@ def test_what_does_not_fit_is_told_once_and_where_it_is(source: str, expected: s
 def test_what_is_no_expression(source: str, expected: str) -> None:
     assert told(source) == expected
     assert check(source, ENVIRONMENT).root is None
+
+
+def test_conditions_lean_to_the_left_and_what_failed_is_no_bool() -> None:
+    assert told("(foo && 1 && 2).size()") == (
+        "2: undeclared reference to 'foo' (in container '')\n"
+        "9: expected type 'bool' but found 'int'\n"
+        "14: expected type 'bool' but found 'int'"
+    )
 
 
 def test_what_is_wrong_as_a_whole_has_no_place() -> None:

@@ -14,7 +14,7 @@ from bayplan.api.cel.validators import unreadable, validate
 
 
 class Compiler:
-    """Compiles the expressions of one policy. Only a policy that has variables knows the name `variables`."""
+    """Compiles the expressions of one policy. Only a policy that mutates, or has variables, knows the name `variables`."""
 
     def __init__(self, *, has_params: bool, has_variables: bool = False) -> None:
         self._params: dict[str, Type] = {"params": DYN} if has_params else {}

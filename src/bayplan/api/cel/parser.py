@@ -69,7 +69,7 @@ def parse(source: str, *, has_bindings: bool = False) -> Node:
         raise SyntaxIssue(NOWHERE, text)
     words, unknown = tokens(source)
     try:
-        found = _Parser(words, has_bindings=has_bindings).whole()
+        found = _Parser(source, words, has_bindings=has_bindings).whole()
     except SyntaxIssue as error:
         last = error.issues[-1]
         raise SyntaxIssue(last.offset, last.message, (*unknown, *error.issues[:-1])) from None
@@ -95,10 +95,10 @@ def _is_in_range(word: Token, negative: bool) -> bool:
 
 
 def _balanced(terms: list[Node], signs: list[Token]) -> Node:
-    """A tree of low depth, so that long conditions stay cheap to walk."""
+    """A tree of low depth, so that long conditions stay cheap to walk: cel-go's, of an odd number the left half is the larger."""
     if len(terms) == 1:
         return terms[0]
-    middle = len(terms) // 2
+    middle = (len(terms) + 1) // 2
     sign = signs[middle - 1]
     halves = (_balanced(terms[:middle], signs[: middle - 1]), _balanced(terms[middle:], signs[middle:]))
     return Call(sign.offset, _function_of(sign.text), None, halves)
@@ -107,8 +107,8 @@ def _balanced(terms: list[Node], signs: list[Token]) -> Node:
 class _Parser:
     """Reads tokens from left to right, one function per rule of the grammar."""
 
-    def __init__(self, words: list[Token], *, has_bindings: bool) -> None:
-        self._words = words
+    def __init__(self, source: str, words: list[Token], *, has_bindings: bool) -> None:
+        self._source, self._words = source, words
         self._has_bindings = has_bindings
         self._at = 0
         self._depth = 0
@@ -270,7 +270,7 @@ class _Parser:
             word = self._words[self._at]
             if word.kind in ("true", "false", "null", "in"):
                 raise self._refused(word, f"mismatched input '{word.text}' expecting IDENTIFIER")
-            raise self._no_alternative(word)
+            raise self._no_alternative(offset, word)
         name = self._take("name")
         if self._next() != "(":
             return Select(offset, operand, name.text)
@@ -283,10 +283,11 @@ class _Parser:
         except SyntaxIssue as error:
             return self._pass(error)
 
-    def _no_alternative(self, word: Token) -> SyntaxIssue:
-        """No rule goes on like this behind a dot."""
-        seen = "" if word.kind == "end" else word.text
-        return self._refused(word, f"no viable alternative at input '.{seen}'")
+    def _no_alternative(self, dot: int, word: Token) -> SyntaxIssue:
+        """No rule goes on like this behind a dot. What stands between is told too."""
+        end = word.offset + (0 if word.kind == "end" else len(word.text))
+        seen = self._source[dot:end].replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+        return self._refused(word, f"no viable alternative at input '{seen}'")
 
     def _arguments(self) -> tuple[Node, ...]:
         """Arguments up to the closing parenthesis."""
@@ -335,9 +336,10 @@ class _Parser:
 
     def _named(self) -> Node:
         """A name, a call, or a new object."""
+        dot = self._words[self._at].offset
         leading = "." if self._took(".") else ""
         if leading and self._next() != "name":
-            raise self._no_alternative(self._words[self._at])
+            raise self._no_alternative(dot, self._words[self._at])
         if self._begins_struct():
             return self._struct(leading)
         name = self._take("name")

@@ -119,11 +119,11 @@ def _check_resources(errors: Errors, path: str, resources: tuple[str, ...]) -> N
         errors.append(invalid(path, resources, text))
 
 
-def compiler_of(kind: types.ParamKind | None, variables: Sequence[types.Variable] = ()) -> Compiler:
+def compiler_of(kind: types.ParamKind | None, *, has_variables: bool = False) -> Compiler:
     """What compiles the expressions of a policy."""
     from bayplan.api.cel.compilation import Compiler  # wanted only where somebody writes policies
 
-    return Compiler(has_params=kind is not None, has_variables=bool(variables))
+    return Compiler(has_params=kind is not None, has_variables=has_variables)
 
 
 def check_expression(

@@ -145,9 +145,9 @@ class OpenApi:
         """A document as JSON or protobuf, whichever the client wants; 406 without a body, as Kubernetes answers, if it wants neither."""
         clauses = clauses_by_quality(request.accept or "*/*")
         form = first_acceptable(clauses, (JSON, version.media_type, version.content_type))
-        headers = {"Vary": version.vary}
         if not clauses and version is _V3:
-            return Response(200, b"", "", headers)
+            return Response(200, b"", "", {})
+        headers = {"Vary": version.vary}
         if form is None:
             return Response(406, b"", "", headers)
         if path not in self._tags:

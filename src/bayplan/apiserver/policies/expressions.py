@@ -106,7 +106,8 @@ class PolicyExpressions:
 
     def __init__(self, spec: Spec) -> None:
         self.ignores_failures = spec.failure_policy == "Ignore"
-        self.compiler = Compiler(has_params=spec.param_kind is not None, has_variables=bool(spec.variables))
+        mutates = isinstance(spec, types.MutatingAdmissionPolicySpec)
+        self.compiler = Compiler(has_params=spec.param_kind is not None, has_variables=mutates or bool(spec.variables))
         self.variables: dict[str, Expression] = {}
         for one in spec.variables:
             self.variables[one.name] = compiled(self.compiler, one.expression)

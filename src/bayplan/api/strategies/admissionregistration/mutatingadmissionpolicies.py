@@ -58,7 +58,7 @@ class MutatingAdmissionPolicyStrategy(Strategy):
                 errors, "spec.matchConstraints.resourceRules", spec.match_constraints.resource_rules
             )
         check_match_conditions(errors, "spec.matchConditions", spec.match_conditions, spec.param_kind)
-        compiler = compiler_of(spec.param_kind, spec.variables)
+        compiler = compiler_of(spec.param_kind, has_variables=True)
         check_variables(errors, "spec.variables", spec.variables, compiler)
         if not spec.mutations:
             errors.append(required("spec.mutations", "mutations must contain at least one item"))

@@ -61,7 +61,7 @@ class ValidatingAdmissionPolicyStrategy(Strategy):
         else:
             check_match_resources(errors, "spec.matchConstraints", spec.match_constraints, needs_rules=True)
         check_match_conditions(errors, "spec.matchConditions", spec.match_conditions, spec.param_kind)
-        compiler = compiler_of(spec.param_kind, spec.variables)
+        compiler = compiler_of(spec.param_kind, has_variables=bool(spec.variables))
         check_variables(errors, "spec.variables", spec.variables, compiler)
         if not spec.validations and not spec.audit_annotations:
             text = "validations or auditAnnotations must contain at least one item"
