@@ -149,3 +149,40 @@ def test_ways_in_for_containers_begin_no_deletion(subresource: str) -> None:
     STRATEGY.prepare_subresource_update(subresource, new, old)
     kept = (new.metadata.deletion_timestamp, new.metadata.deletion_grace_period_seconds)
     assert kept == (old.metadata.deletion_timestamp, old.metadata.deletion_grace_period_seconds)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "expected"),
+    [
+        (("10.0.0.1", "::1"), []),
+        (("old",), []),
+        (("10.0.0.1", "10.0.0.1"), ["status.podIPs"]),
+        (("10.0.0.1", "x"), ["status.podIPs[1]", "status.podIPs", "status.podIPs"]),
+    ],
+)
+def test_pods_have_one_address_of_each_family(addresses: tuple[str, ...], expected: list[str]) -> None:
+    old = pod()
+    old.status.pod_ips = (core_v1.PodIP(ip="old"),)
+    new = clone(old)
+    new.status.pod_ips = tuple(core_v1.PodIP(ip=one) for one in addresses)
+    assert [error.field for error in STRATEGY.validate_status_update(new, old)] == expected
+
+
+def test_claims_for_extended_resources_name_what_containers_request() -> None:
+    old = pod(resources={"requests": {"a.b/c": "1"}, "limits": {"a.b/c": "1"}})
+    new = clone(old)
+    new.status.extended_resource_claim_status = core_v1.PodExtendedResourceClaimStatus()
+    path = "status.extendedResourceClaimStatus"
+    fields = [error.field for error in STRATEGY.validate_status_update(new, old)]
+    assert fields == [f"{path}.requestMappings", f"{path}.resourceClaimName"]
+    good = core_v1.ContainerExtendedResourceRequest(
+        container_name=old.spec.containers[0].name, resource_name="a.b/c", request_name="r"
+    )
+    other = core_v1.ContainerExtendedResourceRequest(container_name="nosuch", resource_name="a.b/c", request_name="R")
+    claim = core_v1.PodExtendedResourceClaimStatus(request_mappings=(good,), resource_claim_name="claim")
+    new.status.extended_resource_claim_status = claim
+    assert not STRATEGY.validate_status_update(new, old)
+    claim.request_mappings = (good, good, other)
+    fields = [error.field.removeprefix(f"{path}.") for error in STRATEGY.validate_status_update(new, old)]
+    repeated = [f"requestMappings[1].{name}" for name in ("containerName", "resourceName", "requestName")]
+    assert fields == [*repeated, "requestMappings[2].containerName", "requestName"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bayplan.api.declared_features import RESTART_ALL, features_of
-from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, unsupported
+from bayplan.api.errors import ErrorType, FieldError, duplicate, forbidden, invalid, required, unsupported
 from bayplan.api.types import core_v1
-from bayplan.api.validation.fields import Errors, check_format, check_ip, check_key_format, parse_ip, repeats
+from bayplan.api.validation.fields import Errors, check_format, check_ip, check_key_format, parse_ip
 from bayplan.api.validation.pods.security import check_id
 from bayplan.api.validation.values import formats
 
@@ -42,10 +44,11 @@ def validate_pod_status_update(new: core_v1.Pod, old: core_v1.Pod) -> list[Field
         if restarts != "Always":
             _check_terminated(errors, f"status.{name}", now, then, old.spec, restarts)
     _check_claim_statuses(errors, new)
-    for name, addresses in (("podIPs", status.pod_ips), ("hostIPs", status.host_ips)):
-        _check_addresses(errors, f"status.{name}", [address.ip for address in addresses], addresses)
+    _check_extended_claim(errors, new)
+    _check_addresses(errors, "status.podIPs", status.pod_ips, before.pod_ips)
     if status.host_ips and status.host_ip != status.host_ips[0].ip:
         errors.append(invalid("status.hostIPs[0].ip", status.host_ips[0].ip, "must be equal to `hostIP`"))
+    _check_addresses(errors, "status.hostIPs", status.host_ips, before.host_ips)
     _check_container_details(errors, new)
     return errors
 
@@ -152,14 +155,53 @@ def _check_claim_statuses(errors: Errors, pod: core_v1.Pod) -> None:
             check_format(errors, f"{where}.name", status.resource_claim_name, formats.dns_subdomain)
 
 
-def _check_addresses(errors: Errors, path: str, addresses: list[str], shown: object) -> None:
+def _check_extended_claim(errors: Errors, pod: core_v1.Pod) -> None:
+    """The claim made for extended resources, and which request of it stands for which resource of a container."""
+    status, path = pod.status.extended_resource_claim_status, "status.extendedResourceClaimStatus"
+    if status is None:
+        return
+    containers = {one.name: one for one in pod.spec.init_containers + pod.spec.containers}
+    if not status.request_mappings:
+        errors.append(required(f"{path}.requestMappings", "at least one request mapping is required"))
+    seen: set[tuple[str, str, str]] = set()
+    for index, one in enumerate(status.request_mappings):
+        where, container = f"{path}.requestMappings[{index}]", containers.get(one.container_name)
+        if container is None:
+            text = "must match the name of an entry in spec.initContainers.name or spec.containers.name"
+            errors.append(invalid(f"{where}.containerName", one.container_name, text))
+        elif one.resource_name not in container.resources.requests:
+            lists = "spec.initContainers.resources.requests or spec.containers.resources.requests"
+            text = f"must match the extended resource name of an entry in {lists}"
+            errors.append(invalid(f"{where}.resourceName", one.resource_name, text))
+        check_format(errors, f"{path}.requestName", one.request_name, formats.dns_label)
+        key = (one.container_name, one.resource_name, one.request_name)
+        if key in seen:
+            names = ("containerName", "resourceName", "requestName")
+            errors.extend(duplicate(f"{where}.{name}", value) for name, value in zip(names, key, strict=True))
+        seen.add(key)
+    if not status.resource_claim_name:
+        errors.append(required(f"{path}.resourceClaimName"))
+    else:
+        check_format(errors, f"{path}.resourceClaimName", status.resource_claim_name, formats.dns_subdomain)
+
+
+def _check_addresses(
+    errors: Errors,
+    path: str,
+    new: Sequence[core_v1.PodIP | core_v1.HostIP],
+    old: Sequence[core_v1.PodIP | core_v1.HostIP],
+) -> None:
+    """At most one address of each family. Those that were there may stay as they are."""
+    addresses, known = [one.ip for one in new], {one.ip for one in old}
     for index, address in enumerate(addresses):
-        check_ip(errors, f"{path}[{index}]", address)
+        if address not in known:
+            check_ip(errors, f"{path}[{index}]", address)
     if len(addresses) > 1:
-        families = {parsed.version for parsed in map(parse_ip, addresses) if parsed is not None}
-        if len(families) != 2 or len(addresses) > 2:
+        parsed = [parse_ip(address) for address in addresses]
+        if None in parsed:
+            at = parsed.index(None)
+            text = f"failed to check for dual stack with error:invalid IP[{at}]: {addresses[at]}"
+            errors.append(FieldError(ErrorType.INTERNAL, path, None, text))
+        if None in parsed or len({one.version for one in parsed if one is not None}) != 2 or len(addresses) > 2:
+            shown = [{"IP": address} for address in addresses]
             errors.append(invalid(path, shown, "may specify no more than one IP for each IP family"))
-        again = repeats(addresses)
-        for index, address in enumerate(addresses):
-            if index in again:
-                errors.append(duplicate(f"{path}[{index}]", {"ip": address}))
