@@ -14,6 +14,7 @@ from bayplan.api.patching.json_patches import (
     apply_json_patch,
     apply_merge_patch,
 )
+from bayplan.api.patching.strategic_leftovers import left_of
 from bayplan.api.patching.strategic_patch import apply_strategic_patch
 from tests.cpu_time import cpu_time_below
 
@@ -347,3 +348,8 @@ def test_the_first_problem_of_a_strategic_patch_is_told(patch: Any, message: str
     with pytest.raises(PatchError) as refused:
         apply_strategic_patch(tree, patch, POD)
     assert message in str(refused.value)
+
+
+def test_what_takes_the_place_of_another_sort_of_value_is_told_without_nulls_and_directives() -> None:
+    patch = {"spec": [{"a": None, "b": 1}, {"c": 2, "$patch": None}, {"d": 3, "$patch": "delete"}]}
+    assert left_of(patch, {"spec": {"replicas": 1}}, "io.k8s.api.apps.v1.Deployment") == {"spec": [{"b": 1}, {"c": 2}]}

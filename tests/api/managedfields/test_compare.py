@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bayplan.api.managedfields.compare import compare
-from bayplan.api.managedfields.typed import type_of_definition
+from bayplan.api.managedfields.fieldset import FieldSet
+from bayplan.api.managedfields.typed import type_of_definition, type_of_schema
 
 POD = type_of_definition("io.k8s.api.core.v1.Pod")
 
@@ -24,3 +25,19 @@ def test_items_of_a_set_come_and_go(old: list[str], new: list[str], removed: lis
     found = compare({"metadata": {"finalizers": old}}, {"metadata": {"finalizers": new}}, POD)
     gone, come = (fields.get("f:metadata", {}).get("f:finalizers", {}) for fields in (found.removed, found.added))
     assert ([one for one in gone if one != "."], [one for one in come if one != "."]) == (removed, added)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "removed", "added"),
+    [
+        (1, {"a": {"b": None}}, {}, {"f:spec": {"f:a": {".": {}, "f:b": {}}}}),
+        ({"a": 1}, "x", {"f:spec": {"f:a": {}}}, {}),
+        ([1], {"a": 1}, {}, {"f:spec": {"f:a": {}}}),
+        (0, {}, {}, {}),
+    ],
+)
+def test_a_map_and_something_else_in_its_place_are_both_seen(
+    old: object, new: object, removed: FieldSet, added: FieldSet
+) -> None:
+    found = compare({"spec": old}, {"spec": new}, type_of_schema({"x-kubernetes-preserve-unknown-fields": True}))
+    assert (found.removed, found.modified, found.added) == (removed, {"f:spec": {}}, added)

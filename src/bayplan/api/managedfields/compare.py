@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from bayplan.api.managedfields.fieldset import LEAF, FieldSet, union
-from bayplan.api.managedfields.typed import LIST, MAP, SCALAR, Type, TypedError
+from bayplan.api.managedfields.typed import ANY, LIST, MAP, SCALAR, Type, TypedError
 
 
 class _Absent:
@@ -71,6 +71,9 @@ class _Differences:
         if new is ABSENT:
             return whole(old, kind), None, None
         value = old if new is None else new
+        if kind.kind == ANY and None not in (old, new) and isinstance(old, dict) is not isinstance(new, dict):
+            removed, _, added = self._map(old, new, kind)  # a map and something else: what was in it, and the place
+            return removed, LEAF, added
         if kind.kind == LIST:
             return self._list(old, new, kind)
         if kind.kind == MAP or isinstance(value, dict):

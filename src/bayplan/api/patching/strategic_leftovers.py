@@ -31,7 +31,9 @@ def _left_of_map(patch: dict[str, Any], tree: dict[str, Any], schema: Schema) ->
 
 
 def _left_of_member(value: Any, live: Any, schema: Schema, key: str) -> Any:
-    if type(value) is not type(live) or not isinstance(value, dict | list):
+    if type(value) is not type(live):
+        return _as_added(value)
+    if not isinstance(value, dict | list):
         return value
     try:
         facts = facts_of(schema, key)
@@ -59,4 +61,4 @@ def _as_added(value: Any) -> Any:
 
 
 def _is_directive(value: Any) -> bool:
-    return isinstance(value, dict) and DIRECTIVE in value
+    return isinstance(value, dict) and value.get(DIRECTIVE) is not None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from bayplan.api import protobuf
 from bayplan.api.codec import (
     MAX_FIELD_ERRORS,
@@ -198,6 +200,9 @@ def _check_type(call: Call, obj: Any, kind_name: str, api_version: str) -> None:
         if not given_kind:
             raise _without_kind(call, kind_name)
         if given_version != api_version:
+            if not given_version and msgspec.json.decode(body_json(call, kind_name)).get("apiVersion", "") is None:
+                problem = ".apiVersion accessor error: <nil> is of the type <nil>, expected string"
+                raise bad_request(f'{given_kind} in version "" cannot be handled as a {kind_name}: {problem}')
             found = f"the API version in the data ({given_version})"
             raise bad_request(f"{found} does not match the expected API version ({api_version})")
         # its rules look at the kind that it says it is of, unless it comes to them in another version
