@@ -92,6 +92,11 @@ KNOWN: Final = (
         r"details\.name: |message: .*[a-z0-9]{5}\"",
     ),
     Known(
+        "names that servers make up stand in tables as they are",
+        r"as=Table",
+        r"\.cells\[\d+\]: '(.*)[bcdfghjklmnpqrstvwxz2456789]{5}' instead of '\1[bcdfghjklmnpqrstvwxz2456789]{5}'$",
+    ),
+    Known(
         "a page of a selection says that more may follow",
         r"^list page|\"(label|field)Selector\": .*\"limit\"|\"limit\".*\"(label|field)Selector\"",
         r"metadata\.continue: missing",
