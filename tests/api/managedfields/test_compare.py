@@ -41,3 +41,10 @@ def test_a_map_and_something_else_in_its_place_are_both_seen(
 ) -> None:
     found = compare({"spec": old}, {"spec": new}, type_of_schema({"x-kubernetes-preserve-unknown-fields": True}))
     assert (found.removed, found.modified, found.added) == (removed, {"f:spec": {}}, added)
+
+
+def test_true_and_one_are_not_the_same_where_no_schema_says_which_it_is() -> None:
+    kind = type_of_schema({"properties": {"spec": {"x-kubernetes-preserve-unknown-fields": True}}})
+    assert compare({"spec": {"a": 1}}, {"spec": {"a": True}}, kind).modified == {"f:spec": {"f:a": {}}}
+    assert compare({"spec": {"a": [0]}}, {"spec": {"a": [False]}}, kind).modified == {"f:spec": {"f:a": {}}}
+    assert compare({"spec": {"a": 1, "b": 2}}, {"spec": {"b": 2, "a": 1}}, kind).is_same

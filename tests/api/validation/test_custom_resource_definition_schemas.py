@@ -275,6 +275,8 @@ EMBEDDED = {"type": "object", "x-kubernetes-embedded-resource": True, "x-kuberne
 @pytest.mark.parametrize(
     ("schema", "expected"),
     [
+        ({"x-kubernetes-int-or-string": True, "default": True}, []),
+        ({"type": "integer", "default": 1 << 64}, ['.default: Invalid value: "number"', '.default: Invalid value: ""']),
         ({"type": "string", "default": 1}, ['.default: Invalid value: "integer"']),
         ({"type": "integer", "default": 1, "minimum": 2}, [".default: Invalid value: 1"]),
         ({"type": "object", "default": {"x": 1}}, ['.default: Invalid value: {"x":1}: must not have unknown fields']),

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from bayplan.api.custom_resources import defaulting, embedded, pruning
+from bayplan.api.custom_resources.correlation import same
 from bayplan.api.custom_resources.metadata import read_metadata
 from bayplan.api.custom_resources.numbers import LARGE_EXPONENTS, as_written, settle_numbers
 from bayplan.api.schema import Schema
@@ -59,12 +60,11 @@ class CustomObject:
         """Whether it came in another version, so that there may be fields that only that one knows (they are checked, and never kept)."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, CustomObject) and (
-            self.kind,
-            self.api_version,
-            self.metadata,
-            self.content,
-        ) == (other.kind, other.api_version, other.metadata, other.content)
+        return (
+            isinstance(other, CustomObject)
+            and (self.kind, self.api_version, self.metadata) == (other.kind, other.api_version, other.metadata)
+            and same(self.content, other.content)
+        )
 
     __hash__ = None  # type: ignore[assignment]  # they change, like all objects
 

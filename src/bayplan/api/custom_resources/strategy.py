@@ -15,7 +15,7 @@ import msgspec
 
 from bayplan.api.custom_resources import defaulting, pruning, values
 from bayplan.api.custom_resources.acceptance import Accepts, acceptor
-from bayplan.api.custom_resources.correlation import Before
+from bayplan.api.custom_resources.correlation import Before, same
 from bayplan.api.custom_resources.embedded import embedded_errors, has_embedded
 from bayplan.api.custom_resources.go_values import shown, type_name
 from bayplan.api.custom_resources.lists import has_unique_items, list_errors
@@ -105,7 +105,7 @@ class CustomStrategy(Strategy):
 
     def spec_changed(self, obj: CustomObject, old: CustomObject) -> bool:
         """Whether anything changed but metadata (the status is as it was by now, if it is kept apart)."""
-        return self._known(obj) != self._known(old)
+        return not same(self._known(obj), self._known(old))
 
     def metadata_rule(self, obj: CustomObject) -> str | None:
         """See Strategy; of an object that says it is of another kind nothing is looked at but what has rules of its own."""

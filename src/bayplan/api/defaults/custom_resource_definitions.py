@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from bayplan.api import codec
+from bayplan.api.custom_resources.numbers import NumberError, with_large_floats
 from bayplan.api.types import apiextensions_v1 as types
 
 _HTTPS = 443
@@ -49,6 +50,12 @@ def _settle(schema: types.JSONSchemaProps) -> None:
     schema.dependencies = {name: _dependency(one) for name, one in schema.dependencies.items()}
     schema.maximum, schema.minimum = _whole(schema.maximum), _whole(schema.minimum)
     schema.multiple_of = _whole(schema.multiple_of)
+    given = {"default": schema.default, "enum": list(schema.enum)}
+    try:
+        with_large_floats(given)
+    except NumberError as error:
+        raise codec.DecodeError(str(error)) from None
+    schema.default, schema.enum = given["default"], tuple(given["enum"])
     for one in _inner(schema):
         _settle(one)
 
@@ -64,7 +71,9 @@ def _inner(schema: types.JSONSchemaProps) -> Iterator[types.JSONSchemaProps]:
 
 
 def _whole(number: float | None) -> float | None:
-    return int(number) if number is not None and float(number).is_integer() else number
+    if number is None or not float(number).is_integer():
+        return number
+    return int(number) if -(1 << 63) <= number < 1 << 63 else float(number)
 
 
 def _schema(tree: dict[str, Any]) -> dict[str, Any]:

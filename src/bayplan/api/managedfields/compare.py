@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from bayplan.api.managedfields.fieldset import LEAF, FieldSet, union
 from bayplan.api.managedfields.typed import ANY, LIST, MAP, SCALAR, Type, TypedError
 
@@ -38,18 +40,21 @@ _SAME = Comparison({}, {}, {})
 
 def compare(old: Any, new: Any, kind: Type) -> Comparison:
     """What changed from one tree to another. Raises TypedError if a list item has no key."""
-    if old is not ABSENT and old == new and _same_types(old, new):
+    if old is not ABSENT and old == new and (kind.is_definition or same_types(old, new)):
         return _SAME
-    found = _Differences()
+    found = _Differences(are_typed=kind.is_definition)
     node = found.walk(old, new, kind)
     return Comparison(*(one or {} for one in node))
 
 
-def _same_types(old: Any, new: Any) -> bool:
-    """Python holds True and 1 equal; JSON does not. Only scalars by themselves need the look: inside trees a schema keeps the types apart."""
-    return isinstance(old, (dict, list)) or type(old) is type(new)
+def same_types(old: Any, new: Any) -> bool:
+    """Whether values that Python holds equal are so in JSON, where True is not 1. Inside the trees of definitions the schema keeps the types apart."""
+    if isinstance(old, (dict, list)):
+        return _encoded(old) == _encoded(new)
+    return type(old) is type(new)
 
 
+_encoded = msgspec.json.Encoder(order="deterministic").encode
 _Three = tuple[FieldSet | None, FieldSet | None, FieldSet | None]
 _NOTHING: _Three = (None, None, None)
 _REMOVED: _Three = (LEAF, None, None)
@@ -62,6 +67,9 @@ class _Differences:
 
     Each step returns the nodes of the three sets for the value at hand, None where a set has nothing there.
     """
+
+    def __init__(self, *, are_typed: bool) -> None:
+        self._are_typed = are_typed
 
     def walk(self, old: Any, new: Any, kind: Type) -> _Three:
         if kind.kind == SCALAR or kind.atomic:
@@ -86,7 +94,7 @@ class _Differences:
             return _ADDED
         if new is ABSENT:
             return _REMOVED
-        return _NOTHING if old == new and _same_types(old, new) else _MODIFIED
+        return _NOTHING if old == new and same_types(old, new) else _MODIFIED
 
     def _map(self, old: Any, new: Any, kind: Type) -> _Three:
         if not old and not new:
@@ -96,7 +104,7 @@ class _Differences:
         removed: FieldSet = {}
         modified: FieldSet = {}
         added: FieldSet = {}
-        for name in _different(before, after):
+        for name in _different(before, after, are_typed=self._are_typed):
             inner = kind.field(name)
             if inner is None:
                 raise TypedError(f".{name}: field not declared in schema")
@@ -147,12 +155,12 @@ def _are_different_texts(items: Any) -> bool:
     return isinstance(items, list | tuple) and all(type(one) is str for one in items) and len(set(items)) == len(items)
 
 
-def _different(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+def _different(before: dict[str, Any], after: dict[str, Any], *, are_typed: bool) -> list[str]:
     """The names, in order, under which two maps do not hold the same."""
     names = []
     for name, was in before.items():
         now = after.get(name, ABSENT)
-        if was != now or type(was) is not type(now):
+        if was != now or type(was) is not type(now) or not (are_typed or same_types(was, now)):
             names.append(name)
     names += [name for name in after if name not in before]
     names.sort()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bayplan.api.managedfields.compare import Comparison, compare, field_set
+from bayplan.api.managedfields.compare import Comparison, compare, field_set, same_types
 from bayplan.api.managedfields.fieldset import (
     LEAF,
     FieldSet,
@@ -279,7 +279,9 @@ def apply(
     result[who] = Owned(keep(fields), api_version, last.time if last is not None else None)
     if last is not None and not _applies_all_of(last, result, result[who]):
         merged = _prune(merged, result, last, api_version, versions)
-    unchanged = live == merged  # an order of items is no field of its own, but a change
+    unchanged = live == merged and (
+        kind.is_definition or same_types(live, merged)
+    )  # an order of items is no field of its own, but a change
     if not managers.keys() <= {who}:
 
         def changes_in(version: str) -> Comparison | None:

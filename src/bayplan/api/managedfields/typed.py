@@ -83,6 +83,11 @@ class Type:
         self._element: Type | Schema | None = None
         self._reference = ""
 
+    @property
+    def is_definition(self) -> bool:
+        """Whether this is a definition of the published schema, all of whose values have a type."""
+        return bool(self._reference)
+
     def field(self, name: str) -> Type | None:
         """The type of a field or key; None if no such field is declared and others are not allowed."""
         if not self.is_struct:

@@ -66,6 +66,8 @@ def body_object(call: Call, cls: type[Any], kind_name: str, api_version: str) ->
             why = mended if isinstance(error, UnicodeDecodeError) else error
             raise undecodable(kind_name, api_version, why) from None
     _check_type(call, _head_of(data, obj, problems), kind_name, api_version)
+    if isinstance(obj, CustomObject) and obj.kind != kind_name:
+        problems = []  # what is of another kind is refused, but not pruned
     if mode == "Strict":
         problems = [*_yaml_problems(call), *_field_problems(call, data, problems)]
     elif mode == "Warn" and data is not call.request.body and call.request.reads_warnings:

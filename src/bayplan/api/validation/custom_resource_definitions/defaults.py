@@ -71,7 +71,7 @@ class _Walk:
 
 def _fit_errors(value: Any, schema: Schema, path: str) -> list[FieldError]:
     """Why a default is no value of its schema."""
-    found = values.validate(value, schema, path)
+    found = values.validate(value, _with_any_type(schema), path)
     if found or not pruning.has_rules(schema):
         return found
     from bayplan.api.custom_resources.rule_compilation import compile_node  # slow to import, and seldom needed
@@ -79,6 +79,17 @@ def _fit_errors(value: Any, schema: Schema, path: str) -> list[FieldError]:
 
     rules = compile_node(schema, schema, is_root=bool(schema.get(pruning.EMBEDDED)))
     return [] if rules is None else rule_errors(rules, path, value, value) or rule_errors(rules, path, value, None)
+
+
+def _with_any_type(schema: Schema) -> Schema:
+    """A schema as defaults are checked against it: `x-kubernetes-int-or-string` says nothing of their types, as in Kubernetes."""
+    found = {name: value for name, value in schema.items() if name != "x-kubernetes-int-or-string"}
+    if "properties" in found:
+        found["properties"] = {name: _with_any_type(one) for name, one in found["properties"].items()}
+    for name in ("items", "additionalProperties"):
+        if isinstance(found.get(name), dict):
+            found[name] = _with_any_type(found[name])
+    return found
 
 
 def _of_wrong_type(errors: list[FieldError]) -> list[FieldError]:
