@@ -339,7 +339,7 @@ def outputs() -> dict[pathlib.Path, str]:
         f"{json.dumps(name)}:{json.dumps(trimmed(definitions[name]), separators=(',', ':'))}"
         for name in sorted(definitions)
     ]
-    files[TARGET / "schema.json"] = "{\n" + ",\n".join(rows) + "\n}\n"
+    files[TARGET / "schema.json.gz"] = "{\n" + ",\n".join(rows) + "\n}\n"
     protobuf = {
         name: {row[0]: [row[2], row[3]] for row in FACTS[name] if row[3]}
         for name in sorted(FACTS)
@@ -348,7 +348,7 @@ def outputs() -> dict[pathlib.Path, str]:
     rows = [
         f"{json.dumps(name)}:{json.dumps(fields, separators=(',', ':'))}" for name, fields in protobuf.items() if fields
     ]
-    files[TARGET / "protobuf.json"] = "{\n" + ",\n".join(rows) + "\n}\n"
+    files[TARGET / "protobuf.json.gz"] = "{\n" + ",\n".join(rows) + "\n}\n"
     rows = [
         f"{json.dumps(name)}:{json.dumps(types, separators=(',', ':'))}"
         for name, types in go_types(definitions).items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from importlib import resources
 from typing import Any
@@ -40,8 +41,8 @@ _SPECIAL: dict[str, list[tuple[str, int, int]]] = {
 
 
 def _numbers() -> dict[str, dict[str, tuple[str, str]]]:
-    data = resources.files("bayplan.api.types").joinpath("protobuf.json").read_bytes()
-    found: dict[str, dict[str, tuple[str, str]]] = json.loads(data)
+    data = resources.files("bayplan.api.types").joinpath("protobuf.json.gz").read_bytes()
+    found: dict[str, dict[str, tuple[str, str]]] = json.loads(gzip.decompress(data))
     return found
 
 

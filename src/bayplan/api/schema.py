@@ -1,12 +1,13 @@
 """The schema facts of built-in kinds: what patches, pruning and OpenAPI need to know and structs do not say.
 
-`types/schema.json` is the published OpenAPI definitions without texts: definition name -> schema with `properties`, `required`, `x-kubernetes-*`.
+`types/schema.json.gz` is the published OpenAPI definitions without texts: definition name -> schema with `properties`, `required`, `x-kubernetes-*`.
 It is read on first use.
 """
 
 from __future__ import annotations
 
 import functools
+import gzip
 import importlib
 import importlib.resources
 from base64 import b64encode
@@ -37,8 +38,8 @@ _SCALARS = frozenset(
 @functools.cache
 def definitions() -> dict[str, Schema]:
     """All definitions by name."""
-    data = importlib.resources.files("bayplan.api.types").joinpath("schema.json").read_bytes()
-    loaded: dict[str, Schema] = msgspec.json.decode(data)
+    data = importlib.resources.files("bayplan.api.types").joinpath("schema.json.gz").read_bytes()
+    loaded: dict[str, Schema] = msgspec.json.decode(gzip.decompress(data))
     return loaded
 
 

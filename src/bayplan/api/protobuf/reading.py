@@ -1,4 +1,4 @@
-"""Messages as JSON trees: types from `types/schema.json`, numbers from `types/protobuf.json`. Unknown fields are passed over."""
+"""Messages as JSON trees: types from `types/schema.json.gz`, numbers from `types/protobuf.json.gz`. Unknown fields are passed over."""
 
 from __future__ import annotations
 

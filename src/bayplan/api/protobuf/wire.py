@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import functools
+import gzip
 import importlib.resources
 from collections.abc import Iterator
 
@@ -29,8 +30,8 @@ class ProtobufError(ValueError):
 @functools.cache
 def numbers() -> dict[str, dict[str, tuple[str, str]]]:
     """Definition -> JSON name of a field -> its number, and a wire type that is not used here: types come from the schema."""
-    data = importlib.resources.files("bayplan.api.types").joinpath("protobuf.json").read_bytes()
-    return msgspec.json.decode(data, type=dict[str, dict[str, tuple[str, str]]])
+    data = importlib.resources.files("bayplan.api.types").joinpath("protobuf.json.gz").read_bytes()
+    return msgspec.json.decode(gzip.decompress(data), type=dict[str, dict[str, tuple[str, str]]])
 
 
 def _varint(value: int) -> bytes:
