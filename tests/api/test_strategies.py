@@ -35,6 +35,10 @@ def ranges(*cidrs: str) -> networking_v1.ServiceCIDR:
         (("10.0.0.0/16", "fd00::/64"), ("10.0.0.0/16",), ["spec.cidrs"]),
         (("10.0.0.0/16", "fd00::/64"), ("10.0.0.0/16", "fd01::/64"), ["spec.cidrs[1]"]),
         (("10.0.0.0/16",), (), ["spec.cidrs"]),
+        ((), ("10.0.0.0/16", "fd00::/64"), ["spec.cidrs"]),
+        ((), ("10.0.0.0/16",), ["spec.cidrs"]),
+        (("10.0.0.0/16",), ("10.1.0.0/16", "fd00::/64", "fd01::/64"), ["spec.cidrs"]),
+        (("10.0.0.0/16", "fd00::/64"), ("10.0.0.0/16", "fd00::/64", "fd01::/64"), ["spec.cidrs"]),
     ],
 )
 def test_ranges_of_services_may_only_be_joined_by_a_second_family(

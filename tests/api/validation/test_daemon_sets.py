@@ -20,7 +20,17 @@ def counted(**annotations: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("given", "kept"), [("7", "7"), ("007", "7"), ("+5", "5"), ("-3", "1"), ("0", "1"), ("0" * 5000 + "2", "2")]
+    ("given", "kept"),
+    [
+        ("7", "7"),
+        ("007", "7"),
+        ("+5", "5"),
+        ("-3", "1"),
+        ("0", "1"),
+        ("0" * 5000 + "2", "2"),
+        ("-9223372036854775808", "1"),
+        ("9223372036854775807", "9223372036854775807"),
+    ],
 )
 def test_it_is_kept_as_a_number_of_at_least_one(given: str, kept: str) -> None:
     assert counted(**{KEY: given}) == {KEY: kept}
@@ -38,6 +48,7 @@ def test_it_is_added_to_others() -> None:
         ("+", "invalid syntax"),
         ("1.0", "invalid syntax"),
         ("9223372036854775808", "value out of range"),
+        ("-9223372036854775809", "value out of range"),
         ("9" * 5000, "value out of range"),
     ],
 )

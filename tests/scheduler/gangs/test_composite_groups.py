@@ -21,6 +21,7 @@ from bayplan.api.types import scheduling_v1alpha2 as scheduling
 from bayplan.scheduler import place
 from bayplan.scheduler.configuration.settings import load
 from bayplan.scheduler.core import Outcome, SchedulerCore
+from bayplan.scheduler.framework.events import COMPOSITE, Action, ClusterEvent
 from bayplan.scheduler.framework.verdicts import PluginError
 from bayplan.scheduler.gangs.gang_cycle import GangCycle
 from bayplan.scheduler.snapshot.group_trees import CompositeGroup, GroupTrees, NewerPodGroup, TreeError
@@ -405,3 +406,20 @@ def test_trees_in_library_mode(version: str, nodes: int, gates: frozenset[str], 
     run = place([*(node(f"n{index}", cpu="1") for index in range(nodes)), tree, *groups], queue, load(None, gates))
     assert sorted(one.pod.partition("/")[2] for one in run.attempts if one.decision.scheduled) == placed
     assert len(run.attempts) == len(queue)
+
+
+@pytest.mark.parametrize(
+    ("in_tree", "has_other", "helps"), [(True, True, True), (True, False, False), (False, True, False)]
+)
+def test_a_change_of_a_tree_helps_the_pods_in_trees_that_are_complete(
+    in_tree: bool, has_other: bool, helps: bool
+) -> None:
+    setup = Trees()
+    setup.composite("job", 2)
+    setup.group("a", 1, "job" if in_tree else "")
+    setup.group("b", 1, "job", pods=1 if has_other else 0)
+    queued = setup.core.queue.get("default/a-0")
+    assert queued is not None
+    plugin = setup.core.cycles["default-scheduler"].profile.plugins["GangScheduling"]
+    event = ClusterEvent(COMPOSITE, Action.UPDATE)
+    assert any(hint.may_help(event, queued.pod, None, None) for hint in plugin.events()) is helps
