@@ -23,6 +23,7 @@ MEANINGS: Final[dict[str, tuple[type[Failure], str]]] = {
     "bayplan.simulation.actions.ActionError": (Unanswerable, ""),
     "bayplan.simulation.rehearsal.errors.RehearsalError": (Unanswerable, ""),
     "bayplan.simulation.replay.compare.PriceError": (Unanswerable, ""),
+    "bayplan.simulation.sweeps.engines.EngineURLError": (Unanswerable, ""),
     "bayplan.simulation.sweeps.engines.EngineError": (Failure, ""),
     "bayplan.simulation.sweeps.results.ResultsError": (Failure, ""),
     "bayplan.simulation.sweeps.results.ShardError": (Unanswerable, ""),

@@ -31,6 +31,15 @@ class Lost(Exception):
         ("", "expected dask://HOST:PORT"),
         ("dask://", "expected dask://HOST:PORT"),
         ("spark://a:1", "expected dask://HOST:PORT"),
+        ("dask:a:1", "expected dask://HOST:PORT"),
+        ("dask://a", "expected dask://HOST:PORT"),
+        ("dask://a:", "expected dask://HOST:PORT"),
+        ("dask://:1", "expected dask://HOST:PORT"),
+        ("dask://a:0", "expected dask://HOST:PORT"),
+        ("dask://a:65536", "expected dask://HOST:PORT"),
+        ("ray://a:b", "expected dask://HOST:PORT"),
+        ("ray://a:1/x", "expected dask://HOST:PORT"),
+        ("ray://fd00::1:1", "expected dask://HOST:PORT"),
     ],
 )
 def test_urls_that_name_no_engine_are_refused(url: str, text: str) -> None:

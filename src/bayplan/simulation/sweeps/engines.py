@@ -9,6 +9,7 @@ unit was to blame.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from concurrent.futures import BrokenExecutor, Executor, Future
 from functools import partial
@@ -19,6 +20,9 @@ from bayplan import __version__
 T = TypeVar("T")
 ANSWER_SECONDS: Final = 10.0
 """Within which an engine has to answer at first."""
+_URL: Final = re.compile(
+    r"(?P<scheme>dask|ray)://(?P<address>(?:[^\s:/?#@\[\]]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5}))"
+)
 _LOST: Final = (
     "the engine is gone: run the command again when it is back; results that were kept are not worked out again"
 )
@@ -37,12 +41,17 @@ class Engine(NamedTuple):
     """Calls that can run at the same time."""
 
 
+class EngineURLError(EngineError):
+    """A URL that names no engine."""
+
+
 def open_engine(url: str) -> Engine:
     """The engine that a URL names: `dask://HOST:PORT` or `ray://HOST:PORT`. Raises EngineError."""
-    scheme, separator, address = url.partition("://")
-    opened = {"dask": _dask, "ray": _ray}.get(scheme)
-    if opened is None or not separator or not address:
-        raise EngineError(f"{url!r}: expected dask://HOST:PORT or ray://HOST:PORT")
+    found = _URL.fullmatch(url)
+    if found is None or not 0 < int(found["port"]) < 1 << 16:
+        raise EngineURLError(f"{url!r}: expected dask://HOST:PORT or ray://HOST:PORT")
+    scheme, address = found["scheme"], found["address"]
+    opened = {"dask": _dask, "ray": _ray}[scheme]
 
     def connected(opening: Callable[[], T]) -> T:
         try:
