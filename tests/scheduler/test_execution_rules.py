@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from bayplan.api.codec import from_tree
+from bayplan.api.feature_gates import AFFINITY_DURING_EXECUTION
 from bayplan.api.pods.execution_rules import ANNOTATION
+from bayplan.api.types import core_v1
 from bayplan.scheduler import evaluate, place
+from bayplan.scheduler.configuration.settings import load
+from bayplan.scheduler.core import SchedulerCore
+from bayplan.scheduler.questions.service import PlacementQuestions
+from bayplan.support.clock import SystemClock
+from bayplan.support.metrics.instruments import Registry
+from bayplan.support.randomness import SystemRandomness
 from tests.scheduler.objects import Tree, node, pod
 
 REQUIRED = "requiredDuringSchedulingRequiredDuringExecution"
@@ -104,3 +114,35 @@ def test_pods_with_and_without_the_annotation_do_not_share_what_was_computed() -
     with_rules["spec"] = plain["spec"]
     run = place(NODES, [plain, with_rules])
     assert [one.decision.node for one in run.attempts] == ["b", None]
+
+
+def asked_about(form: str, gates: frozenset[str], *, template: bool = False) -> Tree:
+    """The answer to a question about a pod whose rule allows nodes with disks of the kind `hdd`, or about a Deployment of it."""
+    core = SchedulerCore(load(None, gates), SystemClock(), SystemRandomness())
+    for one in NODES:
+        core.handle("Node", None, from_tree(core_v1.Node, one))
+    questions = PlacementQuestions(core, cast(Any, None), SystemClock(), Registry())
+    questions.knows_the_cluster = True
+    one = ruled(form, nodeAffinity={REQUIRED: {"nodeSelectorTerms": [term("disk", "hdd")]}})
+    one["spec"]["nodeSelector"] = {"zone": "x"}
+    if template:
+        made = {"metadata": one["metadata"], "spec": one["spec"]}
+        spec = {"selector": {}, "template": made}
+        one = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": spec}
+    answer = asyncio.run(questions.answer(json.dumps(one).encode()))
+    found: Tree = answer["pods"][0]
+    return found
+
+
+@FORMS
+@pytest.mark.parametrize("template", [False, True], ids=["pod", "deployment"])
+def test_questions_take_the_rules_as_the_scheduler_does(form: str, template: bool) -> None:
+    found = asked_about(form, frozenset((AFFINITY_DURING_EXECUTION,)), template=template)
+    assert not found["scheduled"]
+    assert "didn't match Pod's node affinity/selector" in found["message"]
+
+
+@pytest.mark.parametrize("template", [False, True], ids=["pod", "deployment"])
+@pytest.mark.parametrize(("form", "expected"), [("fields", "a"), ("annotation", None)])
+def test_questions_drop_the_fields_while_the_gate_is_off(form: str, expected: str | None, template: bool) -> None:
+    assert asked_about(form, frozenset(), template=template).get("node") == expected

@@ -43,7 +43,8 @@ def answer(core: SchedulerCore, question: Question, *, explain: bool = False, ke
     """
     asking = _Asking(core, explain)
     with ExitStack() as meanwhile:
-        meanwhile.enter_context(_supposed(core, question))
+        if question.groups or question.composites or question.claims:
+            meanwhile.enter_context(_supposed(core, question))
         for cycle in () if keeps else core.cycles.values():
             meanwhile.enter_context(cycle.asked())
         return (yield from asking.run(question.pods))

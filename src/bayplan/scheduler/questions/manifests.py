@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 
-from bayplan.api.codec import DecodeError, from_tree
+from bayplan.api.codec import DecodeError, decode, decode_reporting, encode
+from bayplan.api.feature_gates import ALL_GATES, may_have_gated_fields
 from bayplan.api.kinds import DEFAULT_KINDS, Kind
 from bayplan.api.optional_kinds import COMPOSITE_POD_GROUP, NEWER, POD_GROUP
 from bayplan.api.strategies import strategy_for
@@ -48,18 +49,44 @@ class Question:
     """Claims that are not there yet, such as those that a StatefulSet would make."""
 
 
-def read_question(body: bytes, namespace: str = "default") -> Question:
-    """What a JSON document asks about: one object, or a List of them. namespace: of objects that name none. Raises QuestionError."""
-    try:
-        tree = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise QuestionError(f"the question is no JSON: {error}") from error
+def read_question(body: bytes, namespace: str = "default", gates: Collection[str] = ALL_GATES) -> Question:
+    """What a JSON document asks about: one object, or a List of them. namespace: of objects that name none. Raises QuestionError.
+
+    gates: the feature gates that are on; fields of others are dropped, as they would be if the objects were created.
+    """
     question = Question()
-    for item in _items(tree):
-        _add(question, item, namespace)
+    for name, api_version, data in _objects(body):
+        _add(question, name, api_version, data, namespace, gates)
     if not question.pods:
         raise QuestionError("nothing is asked about: give a pod, or a workload that makes pods")
     return question
+
+
+class _Head(msgspec.Struct):
+    """What is read of an object before its kind is known."""
+
+    kind: Any = None
+    api_version: Any = msgspec.field(name="apiVersion", default=None)
+
+
+_read_head: Final = msgspec.json.Decoder(_Head).decode
+
+
+def _objects(body: bytes) -> Iterator[tuple[str, Any, bytes]]:
+    """Kind, apiVersion and JSON of the objects of a document; one that is no List is its own JSON, which saves a tree of it."""
+    try:
+        try:
+            head = _read_head(body)
+        except msgspec.ValidationError:  # no object
+            head = _Head()
+        if isinstance(head.kind, str) and head.kind != "List":
+            yield head.kind, head.api_version, body
+            return
+        tree = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise QuestionError(f"the question is no JSON: {error}") from error
+    for item in _items(tree):
+        yield item["kind"], item.get("apiVersion"), encode(item)
 
 
 def _items(tree: Any) -> Iterator[dict[str, Any]]:
@@ -75,12 +102,11 @@ def _items(tree: Any) -> Iterator[dict[str, Any]]:
         yield from _items(item)
 
 
-def _add(question: Question, tree: dict[str, Any], namespace: str) -> None:
-    name, api_version = tree["kind"], tree.get("apiVersion")
+def _add(question: Question, name: str, api_version: Any, data: bytes, namespace: str, gates: Collection[str]) -> None:
     kind = _kind_of(name, api_version)
     if kind is None:
         raise QuestionError(f"{api_version} {name} makes no pods; ask about: {', '.join(sorted(_EXPANDED))}")
-    obj = _decoded(kind, tree, namespace)
+    obj = _decoded(kind, data, namespace, gates)
     if name == POD_GROUP.kind:
         question.groups.append(read_group(obj, has_trees=True))
         return
@@ -107,15 +133,17 @@ def _kind_of(name: str, api_version: Any) -> Kind | None:
     return kind if kind is not None and (name in _EXPANDED or name == _CLAIM) else None
 
 
-def _decoded(kind: Kind, tree: dict[str, Any], namespace: str) -> Any:
+def _decoded(kind: Kind, data: bytes, namespace: str, gates: Collection[str]) -> Any:
     """The object with its defaults. Raises QuestionError."""
-    metadata = tree.get("metadata") if isinstance(tree.get("metadata"), dict) else {}
-    shown = f"{kind.kind} {(metadata or {}).get('name') or (metadata or {}).get('generateName') or '?'}"
     try:
-        obj = from_tree(kind.type, tree)
+        is_gated = may_have_gated_fields(data, gates)
+        obj = decode_reporting(kind.type, data, gates)[0] if is_gated else decode(kind.type, data)
         strategy_for(kind).default(obj)
     except (DecodeError, msgspec.ValidationError) as error:
-        raise QuestionError(f"{shown}: {error}") from error
+        metadata = msgspec.json.decode(data).get("metadata")
+        named = metadata if isinstance(metadata, dict) else {}
+        shown = named.get("name") or named.get("generateName") or "?"
+        raise QuestionError(f"{kind.kind} {shown}: {error}") from error
     if not (obj.metadata.name or obj.metadata.generate_name):
         raise QuestionError(f"{kind.kind}: metadata.name is missing")
     obj.metadata.name = obj.metadata.name or f"{obj.metadata.generate_name}0"

@@ -51,6 +51,7 @@ class PlacementQuestions:
         """schedules: whether the core also places pods, which then get most of the time and of the memory for evaluations."""
         self._core = core
         self._schedules = schedules
+        self._gates = core.settings.profiles[0].feature_gates
         self._extenders = extenders
         self._clock = clock
         self._turn = asyncio.Lock()
@@ -118,7 +119,7 @@ class PlacementQuestions:
         return found.to_dict()
 
     def _read(self, body: bytes, namespace: str) -> Question:
-        question = read_question(body, namespace)
+        question = read_question(body, namespace, self._gates)
         if not self.knows_the_cluster:
             raise NotReadyError(
                 "this scheduler does not know the cluster: it has not read it yet, or another one holds its lock"
