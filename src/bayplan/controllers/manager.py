@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -73,7 +72,6 @@ from bayplan.support.clock import Clock
 from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import Randomness
 from bayplan.support.tasks import Supervisor
-from bayplan.workqueue.queue import QueueShutDown
 
 logger = logging.getLogger(__name__)
 _SYNC_PATIENCE: Final = 5.0
@@ -262,11 +260,8 @@ def _makers(
 
 
 async def work(controller: Controller) -> None:
-    """Reconcile what comes from a controller's queue until it is shut down. No variable holds the last key while the worker waits: it is a text from a busy
-    hour, and hundreds of them would hold the memory around them."""
-    with contextlib.suppress(QueueShutDown):
-        while True:
-            await _reconcile(controller, await controller.queue.get())
+    """Reconcile what comes from a controller's queue until it is shut down."""
+    await controller.queue.serve(partial(_reconcile, controller))
 
 
 async def _reconcile(controller: Controller, key: str) -> None:

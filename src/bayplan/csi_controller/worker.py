@@ -24,7 +24,7 @@ from bayplan.support.clock import Clock
 from bayplan.support.metrics.instruments import Registry
 from bayplan.support.randomness import Randomness
 from bayplan.workqueue.metrics import WorkQueueMetrics
-from bayplan.workqueue.queue import QueueShutDown, WorkQueue
+from bayplan.workqueue.queue import WorkQueue
 from bayplan.workqueue.rate_limiter import ExponentialBackoff
 
 logger = logging.getLogger(__name__)
@@ -115,30 +115,29 @@ class Worker:
         return secret_texts(secret)
 
     async def work(self) -> None:
-        """Take keys from the queue until it is shut down. A key that fails is tried again later; nothing else is held up."""
-        while True:
-            try:
-                key = await self.queue.get()
-            except QueueShutDown:
-                return
-            try:
-                await self.reconcile(key)
-            except asyncio.CancelledError:
-                raise
-            except (CsiError, CsiControllerError) as error:
-                logger.info("%s: %s: %s", self.name, key, error)
-                self.queue.add_rate_limited(key)
-            except (ApiError, TransportError) as error:
-                if isinstance(error, ApiError) and error.code == 409:
-                    # the cache is about to show what somebody else has written
-                    self.queue.add_after(key, _CONFLICT_SECONDS)
-                else:
-                    logger.warning("%s: %s: %s", self.name, key, error)
-                    self.queue.add_rate_limited(key)
-            except Exception:
-                logger.exception("%s: %s", self.name, key)
-                self.queue.add_rate_limited(key)
+        """Take keys from the queue until it is shut down."""
+        await self.queue.serve(self._process)
+
+    async def _process(self, key: str) -> None:
+        """A key that fails is tried again later; nothing else is held up."""
+        try:
+            await self.reconcile(key)
+        except asyncio.CancelledError:
+            raise
+        except (CsiError, CsiControllerError) as error:
+            logger.info("%s: %s: %s", self.name, key, error)
+            self.queue.add_rate_limited(key)
+        except (ApiError, TransportError) as error:
+            if isinstance(error, ApiError) and error.code == 409:
+                # the cache is about to show what somebody else has written
+                self.queue.add_after(key, _CONFLICT_SECONDS)
             else:
-                self.queue.forget(key)
-            finally:
-                self.queue.done(key)
+                logger.warning("%s: %s: %s", self.name, key, error)
+                self.queue.add_rate_limited(key)
+        except Exception:
+            logger.exception("%s: %s", self.name, key)
+            self.queue.add_rate_limited(key)
+        else:
+            self.queue.forget(key)
+        finally:
+            self.queue.done(key)

@@ -11,8 +11,9 @@ so a key is never processed twice at the same time, and a change that comes whil
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
-from collections.abc import Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 from bayplan.support.clock import Clock, Timer
@@ -150,6 +151,15 @@ class WorkQueue(Generic[K]):
         if self._metrics is not None:
             self._metrics.queue_duration.observe(now - self._added_at.pop(key, now))
         return key
+
+    async def serve(self, process: Callable[[K], Awaitable[None]]) -> None:
+        """Be a worker until the queue is shut down. process: handles a key, and calls `done`.
+
+        No variable holds the last key while the worker waits: hundreds of such texts from a busy hour would each hold the memory around them.
+        """
+        with contextlib.suppress(QueueShutDown):
+            while True:
+                await process(await self.get())
 
     def done(self, key: K) -> None:
         """The worker finished with the key, well or not. It is queued again if it was added meanwhile."""

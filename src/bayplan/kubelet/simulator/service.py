@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 from collections.abc import Iterator, Sequence
@@ -39,7 +38,7 @@ from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
 from bayplan.support.tasks import Supervisor
-from bayplan.workqueue.queue import QueueShutDown, WorkQueue
+from bayplan.workqueue.queue import WorkQueue
 
 if TYPE_CHECKING:
     from bayplan.kubelet.simulator.stages.stage_player import StagePlayer
@@ -117,7 +116,7 @@ class NodeSimulator:
                 if self._memory is not None:
                     tasks.spawn("memory", self._memory.run())
                 for number_ in range(_WORKERS):
-                    tasks.spawn(f"worker {number_}", self._work())
+                    tasks.spawn(f"worker {number_}", self.queue.serve(self._process))
                 await asyncio.Event().wait()
             finally:
                 self.queue.shut_down()
@@ -322,11 +321,6 @@ class NodeSimulator:
         if addresses is None:
             addresses = self._addresses[name] = self._addresses_on(name)
         return addresses
-
-    async def _work(self) -> None:
-        with contextlib.suppress(QueueShutDown):
-            while True:  # without a variable that holds the last key until the next one comes
-                await self._process(await self.queue.get())
 
     async def _process(self, key: str) -> None:
         try:
