@@ -65,6 +65,21 @@ def job(name: str = "job", **spec: Any) -> Action:
     return create("Job", name, spec={"template": template("job", **given), **spec})
 
 
+def cron_job(name: str, schedule: str, *, restart: str = "Never", metadata: Tree | None = None, **spec: Any) -> Action:
+    """A CronJob. metadata: of its jobs."""
+    made = {"spec": {"template": template("cron", restartPolicy=restart)}}
+    whole = {"schedule": schedule, "jobTemplate": {"metadata": metadata, **made} if metadata else made, **spec}
+    return create("CronJob", name, spec=whole)
+
+
+def autoscaler(
+    name: str, target: str, *, kind: str = "Deployment", api_version: str = "apps/v1", **spec: Any
+) -> Action:
+    """A HorizontalPodAutoscaler of up to 4 pods. kind, api_version: of the target."""
+    reference = {"apiVersion": api_version, "kind": kind, "name": target}
+    return create("HorizontalPodAutoscaler", name, spec={"maxReplicas": 4, "scaleTargetRef": reference, **spec})
+
+
 def service(name: str = "web", app: str = "web", **spec: Any) -> Action:
     """A Service; parts that are None are left out."""
     given = {"selector": {"app": app}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}], **spec}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.differential.controllers.builders import deployment, pod, set_spec
+from tests.differential.controllers.builders import autoscaler, deployment, pod, set_spec
 from tests.differential.controllers.steps import Scenario, create, patch, rest, run, selecting, unready
 
 SCENARIOS: Final = (
@@ -51,23 +51,19 @@ SCENARIOS: Final = (
         [
             [
                 deployment(2),
-                create(
-                    "HorizontalPodAutoscaler",
+                autoscaler(
                     "web",
-                    spec={
-                        "minReplicas": 1,
-                        "maxReplicas": 4,
-                        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-                        "metrics": [
-                            {
-                                "type": "Resource",
-                                "resource": {
-                                    "name": "cpu",
-                                    "target": {"type": "Utilization", "averageUtilization": 50},
-                                },
-                            }
-                        ],
-                    },
+                    "web",
+                    minReplicas=1,
+                    metrics=[
+                        {
+                            "type": "Resource",
+                            "resource": {
+                                "name": "cpu",
+                                "target": {"type": "Utilization", "averageUtilization": 50},
+                            },
+                        }
+                    ],
                 ),
                 rest(17),
             ],
@@ -80,22 +76,8 @@ SCENARIOS: Final = (
         "autoscaler-missing",
         [
             [
-                create(
-                    "HorizontalPodAutoscaler",
-                    "none",
-                    spec={
-                        "maxReplicas": 4,
-                        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "missing"},
-                    },
-                ),
-                create(
-                    "HorizontalPodAutoscaler",
-                    "strange",
-                    spec={
-                        "maxReplicas": 4,
-                        "scaleTargetRef": {"apiVersion": "example.com/v1", "kind": "Thing", "name": "missing"},
-                    },
-                ),
+                autoscaler("none", "missing"),
+                autoscaler("strange", "missing", kind="Thing", api_version="example.com/v1"),
                 rest(17),
             ],
         ],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.differential.controllers.builders import job, set_spec
-from tests.differential.controllers.steps import Scenario, create, delete, end, reap, rest, run, template
+from tests.differential.controllers.builders import cron_job, job, set_spec
+from tests.differential.controllers.steps import Scenario, delete, end, reap, rest, run
 
 _FAIL: Final = [
     {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}},
@@ -147,41 +147,14 @@ SCENARIOS: Final = (
     Scenario(
         "cronjob",
         [
+            [cron_job("never", "0 0 31 2 *", suspend=False)],
+            [cron_job("zone", "0 0 1 1 *", restart="OnFailure", timeZone="Europe/Berlin", suspend=True)],
             [
-                create(
-                    "CronJob",
-                    "never",
-                    spec={
-                        "schedule": "0 0 31 2 *",
-                        "suspend": False,
-                        "jobTemplate": {"spec": {"template": template("cron", restartPolicy="Never")}},
-                    },
-                )
-            ],
-            [
-                create(
-                    "CronJob",
-                    "zone",
-                    spec={
-                        "schedule": "0 0 1 1 *",
-                        "timeZone": "Europe/Berlin",
-                        "suspend": True,
-                        "jobTemplate": {"spec": {"template": template("cron", restartPolicy="OnFailure")}},
-                    },
-                )
-            ],
-            [
-                create(
-                    "CronJob",
+                cron_job(
                     "often",
-                    spec={
-                        "schedule": "* * * * *",
-                        "successfulJobsHistoryLimit": 1,
-                        "jobTemplate": {
-                            "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
-                            "spec": {"template": template("cron", restartPolicy="Never")},
-                        },
-                    },
+                    "* * * * *",
+                    metadata={"labels": {"a": "b"}, "annotations": {"c": "d"}},
+                    successfulJobsHistoryLimit=1,
                 )
             ],
             [rest(62)],
