@@ -98,7 +98,8 @@ class GarbageCollector(Controller):
             node = self.graph.remove(obj.metadata.uid)
             if node is None:
                 return
-            self._remember_absent(node.uid)
+            if node.dependents:
+                self._remember_absent(node.uid)
             for uid in node.dependents:
                 self.queue.add(uid)
             self._consider_owners(owner.uid for owner in node.owners)

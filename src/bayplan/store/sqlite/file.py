@@ -265,8 +265,8 @@ class SqliteFile:
         return int(count), int(checksums)
 
     def give_back(self, pages: int) -> bool:
-        """Cut up to `pages` free pages off the file if a good part of it is free. Returns whether more remains to be
-        cut."""
+        """Cut up to `pages` free pages off the file if a good part of it is free, and in the end forget the pages that are kept in memory. Returns
+        whether more remains to be cut."""
         writer = self._writer
         if writer is None:
             raise StoreUnavailable(f"{self._path} is not open")
@@ -274,9 +274,10 @@ class SqliteFile:
             free = int(writer.execute("PRAGMA freelist_count").fetchone()[0])
             used = int(writer.execute("PRAGMA page_count").fetchone()[0]) - free
             excess = free - max(128, used // 4)
-            if excess <= 0:
-                return False
-            writer.execute(f"PRAGMA incremental_vacuum({min(pages, excess)})").fetchall()
+            if excess > 0:
+                writer.execute(f"PRAGMA incremental_vacuum({min(pages, excess)})").fetchall()
+            if excess <= pages:
+                writer.execute("PRAGMA shrink_memory")
             return excess > pages
 
     def give_back_all(self) -> None:
