@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bayplan.api.types import core_v1
-from bayplan.client.event_correlation import COMBINED, EventCorrelator
+from bayplan.client.event_correlation import BURST, COMBINED, EventCorrelator
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support.virtual_time import run
 from bayplan.testing.builders import deployment
@@ -42,6 +42,26 @@ def test_about_one_object_there_are_25_at_once_and_then_one_in_five_minutes() ->
     assert tell(correlator, "again", at=302) is None
     other = core_v1.ObjectReference(kind="ReplicaSet", namespace="default", name="other", uid="2")
     assert tell(correlator, "again", about=other) == "again"
+
+
+def test_messages_are_counted_once_each_and_the_oldest_make_room() -> None:
+    correlator = EventCorrelator()
+    for number in (*range(9), *range(9)):
+        assert tell(correlator, f"m{number}", about=WEB) == f"m{number}"
+    assert tell(correlator, "m9") == COMBINED  # and m0 is forgotten for it
+    assert tell(correlator, "m1") == "m1"
+    assert tell(correlator, "m0") == COMBINED
+
+
+def test_objects_that_were_told_of_lately_are_remembered_among_thousands() -> None:
+    correlator = EventCorrelator()
+    for _ in range(BURST):
+        tell(correlator, "again")
+    for number in range(20_000):
+        other = core_v1.ObjectReference(kind="Pod", namespace="default", name=f"pod-{number}", uid=str(number))
+        assert tell(correlator, "Started", at=number / 1000, about=other) == "Started"
+        if number % 100 == 0:
+            assert tell(correlator, "again", at=number / 1000) is None
 
 
 def test_a_large_set_is_told_of_in_few_events() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bayplan.client.written_events import KEPT_SECONDS, SETS, WAYS, WrittenEvents
+from bayplan.client.digest_table import SETS, WAYS
+from bayplan.client.written_events import KEPT_SECONDS, WrittenEvents
 
 NOW = 1_800_000_000.0
 ENDING = "00112233445566ff"

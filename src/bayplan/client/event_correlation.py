@@ -6,11 +6,10 @@ that events which are not told are not counted either.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
 from bayplan.api.types import core_v1
+from bayplan.client.digest_table import DigestTable, Key, digest_of
 
 BURST: Final = 25
 """Events about one object that may come at once."""
@@ -21,30 +20,20 @@ ALIKE: Final = 10
 FORGOTTEN: Final = 600.0
 """Seconds without such an event after which counting begins anew."""
 COMBINED: Final = "(combined from similar events): "
-_REMEMBERED: Final = 4096
-
-Key = tuple[str, ...]
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class _Alike:
-    last: float
-    messages: dict[str, None] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Bucket:
-    tokens: float
-    last: float
+_TALKATIVE: Final = 512
+"""Groups of alike events of which more than one message is known."""
 
 
 class EventCorrelator:
     """Remembers what one component told. Times are Unix seconds."""
 
     def __init__(self) -> None:
-        self._alike: OrderedDict[Key, _Alike] = OrderedDict()
-        self._buckets: OrderedDict[Key, _Bucket] = OrderedDict()
+        self._groups = DigestTable("16sd")
+        """By what alike events have in common: the first message, when one came last."""
+        self._messages: dict[bytes, dict[bytes, None]] = {}
+        """Of the groups with several messages, those that came, the oldest first."""
+        self._buckets = DigestTable("dd")
+        """By object: tokens, when they were counted."""
 
     def correlate(
         self, about: core_v1.ObjectReference, event_type: str, reason: str, message: str, now: float
@@ -52,36 +41,32 @@ class EventCorrelator:
         """The key under which an event is written or counted, None if it is not told at all. Its last part is COMBINED for a combined one."""
         obj = (about.kind, about.namespace, about.name, about.uid, about.api_version)
         group = (*obj, event_type, reason)
-        key = (*group, about.field_path, COMBINED if self._is_one_of_many(group, message, now) else message)
-        return key if self._may_speak(obj, now) else None
+        is_one_of_many = self._is_one_of_many(digest_of(*group), digest_of(message), now)
+        key = (*group, about.field_path, COMBINED if is_one_of_many else message)
+        return key if self._may_speak(digest_of(*obj), now) else None
 
-    def _is_one_of_many(self, group: Key, message: str, now: float) -> bool:
-        known = self._alike.get(group)
-        if known is None or now - known.last > FORGOTTEN:
-            known = _Alike(now)
-        known.last = now
-        known.messages[message] = None
-        _remember(self._alike, group, known)
-        if len(known.messages) < ALIKE:
+    def _is_one_of_many(self, group: bytes, message: bytes, now: float) -> bool:
+        known = self._groups.get(group)
+        if known is None or now - known[1] > FORGOTTEN:
+            self._messages.pop(group, None)
+            self._groups.put(group, message, now)
             return False
-        known.messages.pop(next(iter(known.messages)))
+        first, _ = known
+        self._groups.put(group, first, now)
+        messages = self._messages.pop(group, None) or {first: None}
+        messages[message] = None
+        if len(messages) > 1:
+            self._messages[group] = messages
+            if len(self._messages) > _TALKATIVE:
+                del self._messages[next(iter(self._messages))]
+        if len(messages) < ALIKE:
+            return False
+        del messages[next(iter(messages))]
         return True
 
-    def _may_speak(self, obj: Key, now: float) -> bool:
-        bucket = self._buckets.get(obj)
-        if bucket is None:
-            bucket = _Bucket(float(BURST), now)
-        bucket.tokens = min(float(BURST), bucket.tokens + (now - bucket.last) / REFILL)
-        bucket.last = now
-        _remember(self._buckets, obj, bucket)
-        if bucket.tokens < 1.0:
-            return False
-        bucket.tokens -= 1.0
-        return True
-
-
-def _remember(known: OrderedDict[Key, T], key: Key, value: T) -> None:
-    known[key] = value
-    known.move_to_end(key)
-    if len(known) > _REMEMBERED:
-        known.popitem(last=False)
+    def _may_speak(self, obj: bytes, now: float) -> bool:
+        tokens, last = self._buckets.get(obj) or (float(BURST), now)
+        tokens = min(float(BURST), tokens + (now - last) / REFILL)
+        may = tokens >= 1.0
+        self._buckets.put(obj, tokens - may, now)
+        return may

@@ -9,8 +9,9 @@ from typing import Any, Final
 from bayplan.api.errors import ApiError
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.client.client import Client
+from bayplan.client.digest_table import Key
 from bayplan.client.errors import TransportError
-from bayplan.client.event_correlation import COMBINED, EventCorrelator, Key
+from bayplan.client.event_correlation import COMBINED, EventCorrelator
 from bayplan.client.written_events import WrittenEvents
 from bayplan.support.clock import Clock
 from bayplan.support.randomness import Randomness
