@@ -65,8 +65,8 @@ class EventCorrelator:
         return True
 
     def _may_speak(self, obj: bytes, now: float) -> bool:
-        tokens, last = self._buckets.get(obj) or (float(BURST), now)
-        tokens = min(float(BURST), tokens + (now - last) / REFILL)
+        left, last = self._buckets.get(obj) or (float(BURST), now)
+        tokens: float = min(float(BURST), left + (now - last) / REFILL)
         may = tokens >= 1.0
         self._buckets.put(obj, tokens - may, now)
         return may
