@@ -107,7 +107,9 @@ def test_a_service_that_comes_after_the_server_is_waited_for_and_health_says_so(
         async with running(tmp_path, configuration(tmp_path)) as cluster:
             code, text = await health(cluster, "/readyz/kms-providers")
             assert (code, "failed to perform status section" in text) == (500, True)
-            assert (await health(cluster, "/livez"))[0] == 500
+            assert (await health(cluster, "/healthz"))[0] == 500
+            assert (await health(cluster, "/livez"))[0] == 200  # a restart mends nothing
+            assert (await health(cluster, "/livez/kms-providers"))[0] == 404
             with pytest.raises(ApiError, match="has no key to encrypt with"):
                 await cluster.client().create(secret("a"))
             plugin.start()

@@ -187,7 +187,8 @@ class Health:
                 **{f"poststarthook/{name}": partial(self._hook, hook) for name, hook in _HOOKS.items()},
                 "autoregister-completion": partial(self._hook, bootstrap),
                 **{f"poststarthook/{name}": partial(self._hook, hook) for name, hook in _LAST_HOOKS.items()},
-                **({"kms-providers": services} if services is not None else {}),
+                # a restart does not mend a service that is away
+                **({"kms-providers": services} if services is not None and kind != "livez" else {}),
                 **({_COMPONENTS: self._components} if has_components else {}),
                 **({"shutdown": self._stopping} if is_ready else {}),
             }

@@ -103,6 +103,31 @@ def test_a_token_is_good_until_it_expires() -> None:
     run(case)
 
 
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"nbf": 60, "iat": 60, "exp": -60}, ""),
+        ({"exp": None, "nbf": None, "iat": None}, ""),
+        ({"exp": -61}, "service account token has expired"),
+        ({"nbf": 61}, "service account token is not valid yet"),
+        ({"iat": 61}, "service account token is issued in the future"),
+    ],
+    ids=str,
+)
+def test_times_of_a_token_may_be_wrong_by_a_minute(changes: dict[str, int | None], problem: str) -> None:
+    """Times are seconds from now; None: the token does not say."""
+
+    async def case(api: ApiServer, admin: Client, clock: SettableClock) -> None:
+        claims = claims_of((await request_token(api)).status.token)
+        for name, seconds in changes.items():
+            claims.pop(name) if seconds is None else claims.update({name: int(clock.now()) + seconds})
+        token = api.context.service_accounts.issuer.keys.sign(claims)
+        review = api.context.authenticator.review(token)
+        assert review.error == (f"[invalid bearer token, {problem}]" if problem else "")
+
+    run(case)
+
+
 def test_a_token_ends_with_its_account_and_with_what_it_is_bound_to() -> None:
     async def case(api: ApiServer, admin: Client, clock: SettableClock) -> None:
         secret = await admin.create(core_v1.Secret(metadata=meta_v1.ObjectMeta(name="s", namespace="default")))
@@ -182,6 +207,21 @@ def test_what_was_signed_by_others_or_changed_is_refused() -> None:
     for bad in (other.sign({"iss": "x"}), f"{header}.e30.{signature}", "a.b", "a.b.c"):
         with pytest.raises(TokenError):
             keys.verify(bad)
+
+
+def test_only_the_key_that_a_token_names_is_tried() -> None:
+    import jwt
+
+    keys, other = TokenKeys(lambda: KEY), TokenKeys(make_signing_key)
+    signed = {name: jwt.encode({"iss": "x"}, keys.private(), "RS256", {"kid": name}) for name in ("", "k9")}
+    assert keys.verify(signed[""]) == {"iss": "x"}
+    both = TokenKeys(lambda: KEY, (public_pem(KEY),))
+    for unknown in (signed["k9"], other.sign({"iss": "x"})):
+        with pytest.raises(TokenError, match="invalid signature, no keys found"):
+            both.verify(unknown)
+    named_wrongly = jwt.encode({"iss": "x"}, other.private(), "RS256", {"kid": keys.public()[0].key_id})
+    with pytest.raises(TokenError, match="invalid signature"):
+        keys.verify(named_wrongly)
 
 
 def _token(header: object, payload: bytes, signature: str = "AA") -> str:

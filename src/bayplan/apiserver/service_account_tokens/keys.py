@@ -209,9 +209,10 @@ class TokenKeys:
     def verify(self, token: str) -> dict[str, Any]:
         """The claims of a token that one of the keys signed. Raises TokenError."""
         header, payload = opened(token)
-        candidates = [key for key in self.public() if key.algorithm == header.alg]
-        candidates.sort(key=lambda key: key.key_id != header.kid)
-        if not any(key.verifies(token) for key in candidates):
+        candidates = [key for key in self.public() if header.kid in ("", key.key_id)]
+        if not candidates:
+            raise TokenError("invalid signature, no keys found")
+        if not any(key.algorithm == header.alg and key.verifies(token) for key in candidates):
             raise TokenError("invalid signature")
         try:
             return msgspec.json.decode(payload, type=dict[str, Any])

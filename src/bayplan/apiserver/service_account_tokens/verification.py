@@ -56,8 +56,9 @@ class Claims(msgspec.Struct):
     sub: str = ""
     jti: str = ""
     aud: str | tuple[str, ...] = ()
-    exp: float = 0
+    exp: float = float("inf")
     nbf: float = 0
+    iat: float = 0
     bound: Bound = msgspec.field(name="kubernetes.io", default_factory=Bound)
     legacy_namespace: str = msgspec.field(name=f"{_LEGACY}namespace", default="")
     legacy_name: str = msgspec.field(name=f"{_LEGACY}service-account.name", default="")
@@ -124,6 +125,8 @@ class ServiceAccountTokens:
             raise TokenRefused("service account token has expired")
         if now < claims.nbf - LEEWAY:
             raise TokenRefused("service account token is not valid yet")
+        if now < claims.iat - LEEWAY:
+            raise TokenRefused("service account token is issued in the future")
         bound = claims.bound
         namespace, account = bound.namespace, bound.serviceaccount
         self._check_account(namespace, account)

@@ -109,6 +109,7 @@ def test_only_algorithms_that_are_allowed_are_taken() -> None:
         ({"aud": 1}, "failed to unmarshal claims"),
         ({"exp": NOW - 1}, r"token is expired \(Token Expiry: 2027-01-15 07:59:59 \+0000 UTC\)"),
         ({"exp": None}, r"token is expired \(Token Expiry: 0001-01-01 00:00:00 \+0000 UTC\)"),
+        ({"exp": 10**20}, r"token is expired \(Token Expiry: 292277026596-12-04 15:30:08 \+0000 UTC\)"),
         ({"iat": "now"}, r'json: invalid number literal, trying to unmarshal "\\"now\\"" into Number'),
         ({"sub": 7}, "cannot unmarshal number into Go struct field idToken.sub of type string"),
         ({"nbf": []}, "cannot unmarshal array into Go value of type json.Number"),

@@ -27,6 +27,8 @@ _MOST_KEYS: Final = 100
 """Keys of a set that are looked at."""
 _NEVER: Final = "0001-01-01 00:00:00 +0000 UTC"
 """How Go shows a moment that is not given."""
+_END_OF_TIME: Final = 2.0**63
+"""Unix seconds that Go cannot count: what ends then has ended for it."""
 GOOGLE: Final = "https://accounts.google.com"
 _SHORT_GOOGLE: Final = "accounts.google.com"
 
@@ -163,7 +165,7 @@ def _check_audience(found: Any, audiences: Sequence[str]) -> None:
 def _check_time(claims: Mapping[str, Any], now: float) -> None:
     """Raises TokenInvalid unless a token is good now. One that never ends is not."""
     ends, begins = (_number(claims.get(name)) for name in ("exp", "nbf"))
-    if ends is None or ends < now:
+    if ends is None or not now <= ends < _END_OF_TIME:
         raise TokenInvalid(f"oidc: token is expired (Token Expiry: {_NEVER if ends is None else _shown(ends)})")
     if begins is not None and now + NOT_BEFORE_LEEWAY < begins:
         raise TokenInvalid(f"oidc: current time {_shown(now)} before the nbf (not before) time: {_shown(begins)}")
@@ -183,6 +185,8 @@ def _number(value: Any) -> float | None:
 
 
 def _shown(moment: float) -> str:
+    if moment >= _END_OF_TIME:
+        return "292277026596-12-04 15:30:08 +0000 UTC"
     try:
         return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S +0000 UTC")
     except (ValueError, OverflowError, OSError):
