@@ -152,6 +152,42 @@ def test_without_the_key_its_objects_fail_until_it_is_there(tmp_path: Path) -> N
     asyncio.run(run())
 
 
+def test_a_server_starts_beside_objects_of_its_own_that_it_cannot_read(tmp_path: Path) -> None:
+    def rule(name: str, *more: dict[str, object]) -> Path:
+        providers = [keyed("aesgcm", name), *more]
+        resources = [{"resources": ["configmaps", "endpointslices.discovery.k8s.io"], "providers": providers}]
+        tree = {
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "EncryptionConfiguration",
+            "resources": resources,
+        }
+        path = tmp_path / "c.json"
+        path.write_text(json.dumps(tree))
+        return path
+
+    async def run() -> None:
+        async with running(tmp_path, rule("one")):
+            pass
+        async with running(tmp_path, rule("two")) as cluster:
+            api, encryption = cluster.client(), cluster.encryption
+            assert encryption is not None
+            tracking = partial(
+                api.get, core_v1.ConfigMap, "kube-apiserver-legacy-service-account-token-tracking", "kube-system"
+            )
+            with pytest.raises(ApiError, match="no matching prefix found"):
+                await tracking()
+            rule("two", keyed("aesgcm", "one"))
+            assert await encryption.reload()
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    with contextlib.suppress(ApiError):
+                        assert (await tracking()).data
+                        break
+                    await asyncio.sleep(0.05)
+
+    asyncio.run(run())
+
+
 def test_keys_are_rotated_while_the_cluster_runs(tmp_path: Path) -> None:
     async def run() -> None:
         configuration = write(tmp_path / "c.json", {"identity": {}})

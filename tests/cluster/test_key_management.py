@@ -110,8 +110,9 @@ def test_a_service_that_comes_after_the_server_is_waited_for_and_health_says_so(
             assert (await health(cluster, "/healthz"))[0] == 500
             assert (await health(cluster, "/livez"))[0] == 200  # a restart mends nothing
             assert (await health(cluster, "/livez/kms-providers"))[0] == 404
-            with pytest.raises(ApiError, match="has no key to encrypt with"):
+            with pytest.raises(ApiError, match="has no key to encrypt with") as caught:
                 await cluster.client().create(secret("a"))
+            assert (caught.value.code, caught.value.reason) == (500, "InternalError")
             plugin.start()
             assert cluster.encryption is not None
             async with asyncio.timeout(20):

@@ -15,7 +15,15 @@ from bayplan.apiserver.reads.unreadable import Unreadable
 from bayplan.apiserver.reads.watching import Entry
 from bayplan.apiserver.store_partition import prefix_of
 from bayplan.apiserver.stored_objects import StoredObjects
-from bayplan.store.errors import Conflict, StoreClosed, StoreCorrupt, StoreError, StoreUnavailable, ValueTooLarge
+from bayplan.store.errors import (
+    Conflict,
+    StoreClosed,
+    StoreCorrupt,
+    StoreError,
+    StoreUnavailable,
+    Untransformable,
+    ValueTooLarge,
+)
 from bayplan.store.interface import Store
 from bayplan.store.transforming import TransformingStore
 
@@ -150,6 +158,8 @@ class ObjectStore(StoredObjects):
 
 
 def _unwritten(error: StoreError) -> ApiError:
+    if isinstance(error, Untransformable):
+        return internal_error(error.reason)
     if isinstance(error, StoreCorrupt):
         return internal_error(str(error))
     return service_unavailable(f"the store cannot be written to: {error}")

@@ -58,11 +58,11 @@ class StoreCorrupt(StoreUnavailable):
 
 
 class Untransformable(StoreUnavailable):
-    """A stored value cannot be turned into what it stands for: none of the keys that are known decrypts it."""
+    """A stored value cannot be turned into what it stands for, as none of the keys that are known decrypts it; or there is no key to encrypt one with."""
 
     def __init__(self, key: str, reason: str) -> None:
         super().__init__(f"unable to transform key {key!r}: {reason}")
-        self.key = key
+        self.key, self.reason = key, reason
 
 
 class ValueTooLarge(StoreError):

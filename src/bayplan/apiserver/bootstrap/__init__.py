@@ -72,8 +72,9 @@ class Restorer:
     async def restore(self) -> None:
         """Look at it all, if anything of these kinds was written since the last look. Raises ApiError."""
         context = self._context
-        revisions = [context.objects.cache(kind_of(context, *kind)).revision for kind in _RESTORED]
-        if revisions == self._seen:
+        caches = [context.objects.cache(kind_of(context, *kind)) for kind in _RESTORED]
+        revisions = [cache.revision for cache in caches]
+        if revisions == self._seen and not any(cache.unreadable for cache in caches):
             return
         await asyncio.gather(*(_namespace(context, name) for name in NAMESPACES))
         await publish_flow_control(context)

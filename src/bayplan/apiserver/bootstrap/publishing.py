@@ -71,7 +71,10 @@ async def change(
     """Change an object by a function from a fresh copy to the wanted one, which may be the same object.
 
     plain: rules of users do not apply, and the change does not count for the generation. track: whether the server keeps the managed fields;
-    otherwise they are as the function leaves them.
+    otherwise they are as the function leaves them. An object that cannot be read, which is logged, stays as it is: the server starts without it.
     """
-    call = own_call(context, kind_of(context, api_version, kind), namespace, name, manager)
+    of_kind = kind_of(context, api_version, kind)
+    if context.objects.cache(of_kind).unreadable.get(of_kind.storage_key(namespace, name)) is not None:
+        return
+    call = own_call(context, of_kind, namespace, name, manager)
     await modify(call, change_it, plain=plain, track=track)

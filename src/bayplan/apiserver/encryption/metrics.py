@@ -60,7 +60,7 @@ class TransformationMetrics:
         total = self._total
         return Measured(
             total.labels(resource, way, text, "OK"),
-            total.labels(resource, way, text, "Unknown"),
+            total.labels(resource, way, text, "unknown-non-grpc"),
             self._seconds.labels(way, text),
             self._now,
         )

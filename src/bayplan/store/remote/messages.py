@@ -15,6 +15,7 @@ from bayplan.store.errors import (
     StoreCorrupt,
     StoreError,
     StoreUnavailable,
+    Untransformable,
     ValueTooLarge,
 )
 from bayplan.store.interface import Event, KeyValue
@@ -130,6 +131,7 @@ _ERRORS: Final[dict[str, tuple[type[StoreError], Callable[[Any], tuple[Any, ...]
     "closed": (StoreClosed, lambda error: (str(error),)),
     "corrupt": (StoreCorrupt, lambda error: (str(error),)),
     "too large": (ValueTooLarge, lambda error: (str(error),)),
+    "untransformable": (Untransformable, lambda error: (error.key, error.reason)),
     "unavailable": (StoreUnavailable, lambda error: (str(error),)),
 }
 """Errors by their names on the wire, and of what each is made; the more special ones come first."""
