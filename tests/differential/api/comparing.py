@@ -205,5 +205,19 @@ def _parts(step: Step, expected: Mapping[str, Any], actual: Mapping[str, Any]) -
 
 def _example(wanted: Tree, step: Step, found: list[str]) -> str:
     request = json.dumps(step.get("request", step.get("collect")))
-    lines = [f"    {wanted['scenario']} {step['id']}: {request[:1500]}", *(f"      {one[:600]}" for one in found[:5])]
+    lines = [
+        f"    {wanted['scenario']} {step['id']}: {request[:1500]}",
+        *(f"      {_shortened(one)}" for one in found[:5]),
+    ]
     return "\n".join(lines)
+
+
+def _shortened(difference: str) -> str:
+    """Of long texts that differ, what stands around the first letter that does."""
+    actual, _, expected = difference.partition(" instead of ")
+    place, _, actual = actual.partition(": ")
+    letters = zip(actual, expected, strict=False)
+    at = next((index for index, (one, other) in enumerate(letters) if one != other), 0)
+    if len(difference) <= 1200 or not expected:
+        return difference[:1200]
+    return f"{place}: ...{actual[max(0, at - 200) : at + 300]} instead of ...{expected[max(0, at - 200) : at + 300]}"

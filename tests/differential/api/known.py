@@ -138,7 +138,7 @@ KNOWN: Final = (
     ),
     Known(
         "an etcd before 3.4.25 tells of a revision that is not there yet in another way",
-        r'"resourceVersion": "9000000000", "resourceVersionMatch": "Exact"',
+        r'"resourceVersion": "9000000000", "resourceVersionMatch": "Exact"|"Exact", "resourceVersion": "999999999"',
         r"unexpected '?1'?$",
     ),
     Known("what a node without containers is reached for is told by Bayplan", r"nodes/.*proxy", r"."),

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from bayplan.api.errors import FieldError, bad_request, conflict, failure, quoted, required, unsupported_text
 from bayplan.api.types import core_v1
+from bayplan.api.validation.values.formats import path_segment
 from bayplan.apiserver.admission.chain import CREATE, AdmissionRequest
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response
@@ -61,6 +62,8 @@ async def create_binding(call: Call) -> Response:
     _check(binding)
     if not binding.metadata.name:
         raise bad_request("Name parameter required.")
+    if problems := path_segment(binding.metadata.name):
+        raise bad_request(f"Name parameter invalid: {quoted(binding.metadata.name)}: {';'.join(problems)}")
     binding.metadata.uid = ""  # the server's to give, as with all objects that are created
     pods = call.context.kinds.of_kind("v1", "Pod")
     assert pods is not None

@@ -21,6 +21,7 @@ from bayplan.api.errors import (
     quoted,
 )
 from bayplan.api.feature_gates import UNSAFE_DELETION
+from bayplan.api.json.syntax import repaired
 from bayplan.api.types import meta_v1
 from bayplan.apiserver.admission.chain import DELETE, AdmissionRequest
 from bayplan.apiserver.context import Call
@@ -126,16 +127,22 @@ def parse_options(call: Call) -> meta_v1.DeleteOptions:
 
 def _read_options(call: Call) -> meta_v1.DeleteOptions:
     """The options in the body. Raises ApiError (400, 415)."""
-    options: meta_v1.DeleteOptions
     try:
-        data = body_json(call, "DeleteOptions")
+        return _options_in(body_json(call, "DeleteOptions"))
     except Unrecognized as error:
         raise bad_request(error.why) from None
+
+
+def _options_in(data: bytes) -> meta_v1.DeleteOptions:
+    """Raises ApiError (400)."""
+    options: meta_v1.DeleteOptions
     try:
         options, _ = decode_reporting(meta_v1.DeleteOptions, data)
     except (DecodeError, UnicodeDecodeError) as error:
         if problem := head_problem(data):
             raise bad_request(problem) from None
+        if isinstance(error, UnicodeDecodeError):
+            return _options_in(repaired(data))
         _check_type(head_of(data) or Head())
         raise bad_request(str(error)) from None
     if problem := version_problem(options.api_version):

@@ -132,7 +132,7 @@ class Patch:
             if patched is not None:
                 return patched
         data = encode(obj)
-        if self.patch_type == STRATEGIC:
+        if not self.kind.is_custom:
             data = with_null_lists(self.kind.kind, data)
         self._before = data
         self.tree = self._applied(msgspec.json.decode(data), cls)

@@ -191,6 +191,7 @@ def _page(call: Call, fields: FieldSelector) -> _Page:
         if revision:
             raise bad_request("specifying resource version is not allowed when using continue")
         after, at = _split_key(call, page_of.start), page_of.rv if page_of.rv > 0 else current
+        check_not_future(call, at)
         return _Page(0 if query.get("resourceVersion") == "0" else limit, at, after)
     check_not_future(call, revision)
     match = query.get("resourceVersionMatch")

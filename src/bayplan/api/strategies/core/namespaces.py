@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from bayplan.api.errors import FieldError, invalid
+from bayplan.api.errors import FieldError, TypedText, invalid
 from bayplan.api.managedfields.fieldset import FieldSet, recursive_difference
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
@@ -70,7 +70,7 @@ class NamespaceStrategy(Strategy):
         return errors
 
     def validate_status_update(self, obj: core_v1.Namespace, old: core_v1.Namespace) -> list[FieldError]:
-        phase = obj.status.phase
+        phase = TypedText(obj.status.phase)
         if obj.metadata.deletion_timestamp is None:
             if phase != "Active":
                 return [invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty")]
