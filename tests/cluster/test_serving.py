@@ -207,6 +207,31 @@ def test_a_server_certificate_is_read_again_when_it_changes(tmp_path: Path) -> N
     asyncio.run(case())
 
 
+def test_files_that_cannot_be_used_keep_no_others_back(tmp_path: Path) -> None:
+    async def case() -> None:
+        first, second = (sign(USERS, NOW, name, hosts=("127.0.0.1",)) for name in ("first", "second"))
+        certificate, key = written(tmp_path / "server", first)
+        authority, _ = written(tmp_path / "users", USERS)
+        proxies, _ = written(tmp_path / "proxies", PROXIES)
+        given = settings(tmp_path, tls_certificate=certificate, tls_key=key, client_ca=authority)
+        async with running(replace(given, requestheader_ca=proxies)) as cluster:
+            users = cluster.serving.client_authority
+            authority.write_text("junk")
+            proxies.unlink()
+            assert not await cluster.serving.reload()
+            tls = cluster.serving.tls
+            written(tmp_path / "server", second)
+            assert await cluster.serving.reload()
+            assert (cluster.serving.tls is tls, cluster.serving.client_authority) == (False, users)
+            certificate.unlink()
+            written(tmp_path / "proxies", PROXIES)
+            authority.write_bytes(USERS.certificate + PROXIES.certificate)
+            assert await cluster.serving.reload()
+            assert cluster.serving.client_authority == (USERS.certificate + PROXIES.certificate).decode()
+
+    asyncio.run(case())
+
+
 def test_an_authority_of_both_needs_names_of_front_proxies(tmp_path: Path) -> None:
     users, _ = written(tmp_path / "both", USERS)
     with pytest.raises(ClusterError, match="contain overlapping certificates; --requestheader-allowed-names must be"):
