@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bayplan import KUBERNETES_VERSION, __version__
-from bayplan.api.errors import method_not_allowed, resource_not_found
-from bayplan.apiserver import openid
+from bayplan.api.errors import failure, method_not_allowed, resource_not_found
 from bayplan.apiserver.aggregation.forwarding import relay_to
 from bayplan.apiserver.aggregation.probing import AGGREGATOR
 from bayplan.apiserver.discovery.documents import Discovery
@@ -23,6 +22,7 @@ from bayplan.apiserver.reads.negotiation import JSON, OFFERED, check_produced, n
 from bayplan.apiserver.reads.representation import in_form
 from bayplan.apiserver.requests import TEXT, Request, Response, bool_parameter
 from bayplan.apiserver.routing import forwards_page
+from bayplan.apiserver.service_account_tokens.issuing import TokenIssuer
 from bayplan.apiserver.state_metrics import measure_state
 from bayplan.apiserver.zpages import flagz, statusz
 from bayplan.support.metrics.instruments import CONTENT_TYPE
@@ -32,15 +32,18 @@ if TYPE_CHECKING:
 
 _GROUP_PARTS = 3
 """Parts of `/apis/GROUP`: that and what is above it are answered to any method and without a router."""
+_CONFIGURATION, _KEY_SET = "/.well-known/openid-configuration", "/openid/v1/jwks"
+_KEY_SET_TYPE = "application/jwk-set+json"
+_CACHE = {"Cache-Control": "public, max-age=3600"}
 _OTHER_PATHS = (
-    "/.well-known/openid-configuration",
+    _CONFIGURATION,
     "/flagz",
     "/metrics",
     "/metrics/slis",
     "/openapi/v2",
     "/openapi/v3",
     "/openapi/v3/",
-    "/openid/v1/jwks",
+    _KEY_SET,
     "/statusz",
     "/version",
 )
@@ -88,7 +91,7 @@ class NonResource:
             return Response(200, msgspec.json.format(msgspec.json.encode(version_info()), indent=2), is_final=True)
         if head in (".well-known", "openid"):
             issuer = self.server.context.service_accounts.issuer
-            return openid.handle(request, path, issuer, self.server.address) or page_not_found()
+            return _openid(request, path, issuer, self.server.address) or page_not_found()
         if head == "openapi":
             service = self.server.context.aggregated.find(path.removeprefix("/openapi/v3"))
             if service is not None:
@@ -214,3 +217,35 @@ def version_info() -> dict[str, str]:
         "compiler": platform.python_implementation(),
         "platform": f"{system}/{ {'x86_64': 'amd64', 'aarch64': 'arm64'}.get(platform.machine(), platform.machine()) }",
     }
+
+
+def _openid(request: Request, path: str, issuer: TokenIssuer, address: str) -> Response | None:
+    """How others verify service account tokens: OpenID discovery and the key set; None if the path is another. address: where this server is found (host:port).
+
+    Raises ApiError (405, 406). Source: Kubernetes' `pkg/serviceaccount/openidmetadata.go`.
+    """
+    if path not in (_CONFIGURATION, _KEY_SET):
+        return None
+    if request.method != "GET":
+        raise method_not_allowed()
+    produced = _KEY_SET_TYPE if path == _KEY_SET else "application/json"
+    if not _accepts(request.accept, produced):
+        raise failure(406, "NotAcceptable", f"406: Not Acceptable\n\nAvailable representations: {produced}")
+    if path == _KEY_SET:
+        return Response(200, issuer.keys.jwks(), produced, dict(_CACHE), is_final=True)
+    body = {
+        "issuer": issuer.issuer,
+        "jwks_uri": issuer.jwks_uri or f"https://{address}{_KEY_SET}",
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": issuer.keys.algorithms(),
+    }
+    return Response(200, msgspec.json.encode(body), produced, dict(_CACHE), is_final=True)
+
+
+def _accepts(accept: str, media_type: str) -> bool:
+    """Whether an Accept header takes a media type; without one everything is taken."""
+    if not accept:
+        return True
+    wanted = {part.partition(";")[0].strip() for part in accept.split(",")}
+    return bool(wanted & {"*/*", media_type})

@@ -17,9 +17,8 @@ from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.requests import User
 from bayplan.apiserver.service_account_tokens.issuing import ObjectName, TokenIssuer
 from bayplan.apiserver.service_account_tokens.keys import TokenError, unverified_issuer
-from bayplan.apiserver.service_account_tokens.metrics import TokenUses
 from bayplan.support.memory.memo import Memo
-from bayplan.support.metrics.instruments import Registry
+from bayplan.support.metrics.instruments import Counter, Registry
 from bayplan.support.timestamps import parse_rfc3339
 
 LEGACY_ISSUER = "kubernetes/serviceaccount"
@@ -64,6 +63,25 @@ class Claims(msgspec.Struct):
     legacy_name: str = msgspec.field(name=f"{_LEGACY}service-account.name", default="")
     legacy_uid: str = msgspec.field(name=f"{_LEGACY}service-account.uid", default="")
     legacy_secret: str = msgspec.field(name=f"{_LEGACY}secret.name", default="")
+
+
+class TokenUses:
+    """Which sorts of tokens are shown to one API server, under kube-apiserver's names. Source: Kubernetes' `pkg/serviceaccount/metrics.go`."""
+
+    def __init__(self, registry: Registry) -> None:
+        def counter(name: str, text: str) -> Counter:
+            return registry.counter(f"serviceaccount_{name}_total", text).labels()
+
+        self.valid = counter("valid_tokens", "Cumulative valid projected service account tokens used")
+        """Tokens that pods are to renew, before the time at which they should have."""
+        self.stale = counter("stale_tokens", "Cumulative stale projected service account tokens used")
+        """The same after that time: their pods do not read the file again."""
+        self.legacy = counter("legacy_tokens", "Cumulative legacy service account tokens used")
+        self.manual = counter("legacy_manual_token_uses", "Cumulative manually created legacy tokens used")
+        self.automatic = counter("legacy_auto_token_uses", "Cumulative auto-generated legacy tokens used")
+        self.invalidated = counter(
+            "invalid_legacy_auto_token_uses", "Cumulative invalid auto-generated legacy tokens used"
+        )
 
 
 class ServiceAccountTokens:

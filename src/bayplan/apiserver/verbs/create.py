@@ -23,11 +23,11 @@ from bayplan.apiserver.verbs.rules import allocate, check
 from bayplan.apiserver.writes.bodies import body_object
 from bayplan.apiserver.writes.body_texts import OpenTexts
 from bayplan.apiserver.writes.create_templates import Match, StandIns, follows_rules
-from bayplan.apiserver.writes.generated_names import generated_name
 from bayplan.apiserver.writes.owners import deduplicate_owners
 from bayplan.apiserver.writes.watched_texts import WatchedTexts
 from bayplan.store.errors import Conflict
 from bayplan.support.clock import Clock
+from bayplan.support.randomness import Randomness
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 
 OTHER_NAMESPACE = "the namespace of the provided object does not match the namespace sent on the request"
@@ -212,7 +212,7 @@ def _fill_system_fields(call: Call, metadata: Any) -> bool:
     if generated and not call.strategy.completes_names:
         generated, metadata.name = False, metadata.generate_name
     elif generated:
-        metadata.name = generated_name(call.context.randomness, metadata.generate_name)
+        metadata.name = _generated_name(call.context.randomness, metadata.generate_name)
     metadata.uid = call.context.randomness.uuid4()
     metadata.creation_timestamp = rfc3339(call.context.clock.now())
     if call.strategy.counts_generation:
@@ -239,7 +239,7 @@ async def _insert(call: Call, obj: Any, generated: bool) -> Entry:
             await objects.settle(race)
             name = obj.metadata.name
             if generated:
-                obj.metadata.name = generated_name(call.context.randomness, obj.metadata.generate_name)
+                obj.metadata.name = _generated_name(call.context.randomness, obj.metadata.generate_name)
     raise _already_exists(call, name)
 
 
@@ -279,3 +279,12 @@ def unsaved(call: Call, obj: Any) -> Entry:
         shown = b',"resourceVersion":%b' % encode(given) if given else b""
         entry.body = entry.body.replace(b',"resourceVersion":"0"', shown, 1)
     return entry
+
+
+_SUFFIX = 5
+_LONGEST_BASE = 63 - _SUFFIX
+
+
+def _generated_name(randomness: Randomness, base: str) -> str:
+    """A name that begins with `base`, as far as that fits. Source: Kubernetes' `names.SimpleNameGenerator`."""
+    return base[:_LONGEST_BASE] + randomness.suffix(_SUFFIX)
