@@ -255,7 +255,7 @@ class Patch:
         head = head_of(encode(self.tree))
         if head is None or self.kind.is_custom or self.patch_type == STRATEGIC or cls is not self.kind.type:
             return ""
-        is_same = (head.api_version, head.kind) == (self.kind.api_version, self.kind.kind)
+        is_same = (head.api_version, head.kind or self.kind.kind) == (self.kind.api_version, self.kind.kind)
         if is_same or self.call.context.kinds.of_kind(head.api_version, head.kind) is not None:
             return ""
         return self._unknown(head.api_version, head.kind)
