@@ -12,6 +12,7 @@ _TEXTS: Final = (
     (re.compile(r"selfType\d+"), "selfType"),  # a name that kube-apiserver makes up
     (re.compile(r'(continue"?: "?)[\w-]{20,}'), r"\1<continue>"),
     (re.compile(r"\beyJ[\w-]+\.eyJ[\w-]+\.[\w-]+"), "<token>"),
+    (re.compile(r'(\bresourceVersion: ")\d+'), r"\1<rv>"),  # in the YAML of watches
     (re.compile(r"in record \(\d+\)"), "in record (<rv>)"),
     (re.compile(r"\?hash=[0-9A-F]+"), "?hash=<hash>"),
     (re.compile(r'(nodePort\\*"?: ?)3\d{4}\b'), r"\1<port>"),
@@ -36,6 +37,9 @@ _RULES: Final = ("resourceRules", "nonResourceRules")
 def neutral(value: Any) -> Any:
     """An outcome without what differs by chance, or between distributions."""
     if isinstance(value, dict):
+        events = value.get("events")
+        if isinstance(events, list) and events and all(event.keys() == {"text"} for event in events):
+            value = {**value, "events": "".join(event["text"] for event in events)}  # lines of YAML
         return {
             name: sorted(neutral(item), key=repr) if name in _RULES and isinstance(item, list) else neutral(item)
             for name, item in value.items()
@@ -117,7 +121,7 @@ KNOWN: Final = (
     Known(
         "who is meant by a path with empty parts is nobody's question",
         r" /api/v1/(/|namespaces//)",
-        r"details\.name: missing",
+        r"details\.name: missing|^\.body: .*\\ndetails: \{\}\\n.* instead of .*\\ndetails:\\n  name: ",
     ),
     Known(
         "objects that a server makes itself are as old as it is",
