@@ -70,6 +70,8 @@ def test_tokens_name_the_first_key_of_the_page() -> None:
                 made = token(v="meta.k8s.io/v1", rv=-1, start=start)
                 listed = json.loads((await ask(api, **{"continue": made})).body)
                 assert [item["metadata"]["name"] for item in listed["items"]] == expected
+            future = await ask(api, **{"continue": token(v="meta.k8s.io/v1", rv=9_999, start="b")})
+            assert (future.code, b"Too large resource version: 9999" in future.body) == (504, True)
 
     asyncio.run(run())
 
