@@ -11,6 +11,9 @@ DECISIONS ?= 100000
 APISERVER ?= kube-apiserver
 STEPS ?= 50000
 
+# Where this is set, each process that a test starts, and each worker of pytest, would compile whatever it imports again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help install test mutants coverage faults fuzz kills node-kills robustness differential differential-api differential-kubectl differential-controllers day check package docs bench demo up clean
 
 help: ## Show this list
