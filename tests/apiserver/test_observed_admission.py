@@ -15,8 +15,8 @@ from bayplan.api.kinds import Kind
 from bayplan.apiserver.admission.chain import CREATE, AdmissionChain, AdmissionPlugin, AdmissionRequest
 from bayplan.apiserver.requests import Request, User
 from tests.apiserver.standing_still import ADMIN, CORE, PODS, Server
+from tests.apiserver.writes.pod_steps import STRATEGIC, TARGET, PodServer, pod, repeated, victims
 from tests.apiserver.writes.test_create_templates import instances
-from tests.apiserver.writes.test_write_memo import STRATEGIC, TARGET, PodServer, pod, repeated, victims
 
 __all__ = ["instances", "repeated"]
 Admit = Callable[[AdmissionRequest], Awaitable[None] | None]
