@@ -115,6 +115,27 @@ def test_a_network_is_strictly_inside_of_another(part: str, whole: str, inside: 
     assert one.is_strictly_inside(other) is inside
 
 
+@pytest.mark.parametrize(
+    ("value", "ambiguous", "advised"),
+    [
+        ("10.0.0.1/24", "10.0.0.1/32", ""),
+        ("10.0.0.1/8", "10.0.0.1/32", ""),
+        ("10.0.0.0/0", "10.0.0.0/32", ""),
+        ("10.0.0.0/08", "", "10.0.0.0/8"),
+        ("010.0.0.0/8", "", "10.0.0.0/8"),
+        ("10.0.0.1/024", "10.0.0.1/32", "10.0.0.0/24"),
+        ("2001:db8::1/64", "2001:db8::1/128", ""),
+    ],
+)
+def test_networks_that_read_in_two_ways_are_told_from_those_that_are_spelled_otherwise(
+    value: str, ambiguous: str, advised: str
+) -> None:
+    found = cidr_warnings("f", value)
+    assert [f'or "{ambiguous}"?' in text for text in found if "ambiguous" in text] == [True] * bool(ambiguous)
+    assert [f'use "{advised}"' in text for text in found if "non-standard" in text] == [True] * bool(advised)
+    assert len(found) == bool(ambiguous) + bool(advised)
+
+
 def test_warnings_about_networks_end_where_an_answer_cannot_tell_more() -> None:
     odd = [f"2001:DB8::{one:x}/128" for one in range(1, MOST_WARNINGS + 100)]
     all_of_them = [text for index, one in enumerate(odd) for text in cidr_warnings(f"f[{index}]", one)]

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from bayplan.api import codec
+from bayplan.api.errors import FieldError
 from bayplan.api.strategies.base import clone
 from bayplan.api.strategies.core.pods import STRATEGY
 from bayplan.api.types import core_v1
+from bayplan.api.validation.resources import check_requirements
 
 
 def pod(spec: dict[str, Any] | None = None, **container: Any) -> core_v1.Pod:
@@ -49,6 +51,8 @@ def problems(one: core_v1.Pod) -> list[str]:
         ),
         ({"volumes": [{"name": "v"}, {"name": "v"}]}, {}, ["spec.volumes[1].name DUPLICATE"]),
         ({"hostname": "a.b"}, {}, ["spec.hostname INVALID"]),
+        ({"hostnameOverride": "a" * 62 + ".b"}, {}, []),
+        ({"hostnameOverride": "a" * 63 + ".b"}, {}, ["spec.hostnameOverride TOO_LONG"]),
         ({"activeDeadlineSeconds": 0}, {}, ["spec.activeDeadlineSeconds INVALID"]),
         (
             {"hostNetwork": True},
@@ -86,6 +90,26 @@ def problems(one: core_v1.Pod) -> list[str]:
 )
 def test_new_pods(spec: dict[str, Any], container: dict[str, Any], expected: list[str]) -> None:
     assert problems(pod(spec, **container)) == expected
+
+
+@pytest.mark.parametrize(
+    ("limits", "requests", "is_refused"),
+    [
+        ({"hugepages-2Mi": "4Mi"}, {}, True),
+        ({"hugepages-2Mi": "4Mi"}, {"hugepages-2Mi": "4Mi"}, True),
+        ({"hugepages-2Mi": "4Mi", "cpu": "1"}, {}, False),
+        ({"hugepages-2Mi": "4Mi", "memory": "1Gi"}, {}, False),
+        ({"hugepages-2Mi": "4Mi", "ephemeral-storage": "1Gi"}, {}, True),
+        ({"hugepages-2Mi": "4Mi"}, {"cpu": "1"}, False),
+        ({"ephemeral-storage": "1Gi"}, {}, False),
+    ],
+)
+def test_huge_pages_come_with_cpu_or_memory_as_a_limit_or_a_request(
+    limits: dict[str, str], requests: dict[str, str], is_refused: bool
+) -> None:
+    errors: list[FieldError] = []
+    check_requirements(errors, "resources", limits, requests, lambda errors, path, name: None)
+    assert [error.detail for error in errors] == ["HugePages require cpu or memory"] * is_refused
 
 
 def update_problems(old: core_v1.Pod, new: core_v1.Pod) -> list[str]:

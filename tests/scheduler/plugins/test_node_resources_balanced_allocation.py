@@ -37,3 +37,35 @@ def test_nodes_that_lack_a_resource_are_scored_by_the_others(resources: tuple[st
     every = plugin.score(evaluation.state, info.shape, planner.snapshot.all_rows).tolist()
     assert [plugin.score_row(evaluation.state, info.shape, row) for row in range(3)] == every
     assert len(set(every)) > 1
+
+
+@pytest.mark.parametrize(
+    ("resources", "score"),
+    # cpu from 2/4 to 3/4 and memory from 0 to 1/8: the deviation goes from 1/4 to 5/16. A resource that the node lacks takes no part.
+    [
+        (("cpu", "memory"), 71),
+        (("cpu", "memory", "example.com/gpu"), 71),
+        (("cpu", "example.com/gpu"), 75),
+    ],
+)
+def test_two_resources_count_by_half_of_their_difference_and_one_alone_is_balanced(
+    resources: tuple[str, ...], score: int
+) -> None:
+    args = {"resources": [{"name": name, "weight": 1} for name in resources]}
+    planner = Planner(
+        [node("a"), pod("there", cpu="2", on="a")],
+        {
+            "kind": "KubeSchedulerConfiguration",
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "profiles": [{"pluginConfig": [{"name": NAME, "args": args}]}],
+        },
+    )
+    asked = pod("p", cpu="1", memory="1Gi")
+    asked["spec"]["containers"][0]["resources"]["requests"]["example.com/gpu"] = "1"
+    info = planner.pod(asked)
+    plugin = planner.cycle_for(info).profile.plugins[NAME]
+    assert isinstance(plugin, NodeResourcesBalancedAllocation)
+    state = planner.cycle_for(info).evaluation(info.shape).state
+    plugin.pre_score(state, info.shape, planner.snapshot.all_rows)
+    assert plugin.score(state, info.shape, planner.snapshot.all_rows).tolist() == [score]
+    assert plugin.score_row(state, info.shape, 0) == score

@@ -64,3 +64,28 @@ def test_one_node_is_scored_as_among_all_and_one_without_the_label_not_at_all() 
     # Three pods in x and one in y, each times log(2 domains + 2), and the skew of one less one.
     assert together == [4, 4, 1, 0]
     assert [plugin.score_row(state, info.shape, row) for row in range(4)] == together
+
+
+@pytest.mark.parametrize("leaving", [("c",), ("c", "d")])
+def test_scores_that_are_kept_follow_nodes_that_take_the_pod_no_more(leaving: tuple[str, ...]) -> None:
+    zones = {"a": "x", "b": "x", "c": "y", "d": "y", "e": "z"}
+    nodes = [node(name, labels={"zone": zone}) for name, zone in zones.items()]
+    there = [
+        pod(f"{on}-{number}", on=on, labels={"app": "web"})
+        for on, many in (("a", 7), ("b", 2), ("e", 5))
+        for number in range(many)
+    ]
+    # A constraint weighs the more, the more domains the nodes have that take the pod.
+    constraints = [spread(key, {"app": "web"}, when="ScheduleAnyway") for key in ("zone", HOST)]
+    asked = pod("p", cpu="1", labels={"app": "web"}, topologySpreadConstraints=constraints)
+
+    def spreading(planner: Planner) -> dict[str, int]:
+        decision = planner.decide(planner.pod(asked))
+        return dict(zip(decision.names, decision.scores["PodTopologySpread"].tolist(), strict=True))
+
+    kept = Planner([*nodes, *there])
+    first = spreading(kept)
+    full = [pod(f"full-{name}", cpu="4", on=name) for name in leaving]
+    for one in full:
+        kept.add("Pod", one)
+    assert spreading(kept) == spreading(Planner([*nodes, *there, *full])) != first

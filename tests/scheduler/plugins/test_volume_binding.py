@@ -109,6 +109,27 @@ def test_an_assumed_volume_is_given_to_no_other_pod() -> None:
     assert reference.name == "one"
 
 
+def test_a_pod_whose_claims_are_bound_has_nothing_to_do_before_it_is_bound() -> None:
+    setup = two_nodes_one_volume()
+    done, disk = claim("one"), volume("disk", "a")
+    done["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+    done["spec"]["volumeName"], done["status"]["phase"] = "disk", "Bound"
+    disk["spec"]["claimRef"] = {
+        "kind": "PersistentVolumeClaim",
+        "namespace": "default",
+        "name": "one",
+        "uid": "uid-one",
+    }
+    setup.see("PersistentVolume", disk)
+    setup.see("PersistentVolumeClaim", done)
+    setup.see("Pod", user("p", "one"))
+    setup.see("Pod", user("q", "two"))
+    first, second = outcomes(setup, 2)
+    assert first.decision.node == "a"
+    assert not first.binding_cycle.has_work
+    assert not second.decision.scheduled
+
+
 def test_a_volume_is_free_again_when_its_pod_does_not_get_there() -> None:
     setup = two_nodes_one_volume()
     setup.see("Pod", user("p", "one"))
