@@ -21,7 +21,7 @@ MEANINGS: Final[dict[str, tuple[type[Failure], str]]] = {
     "bayplan.descheduler.errors.DeschedulerError": (Unanswerable, ""),
     "bayplan.scheduler.errors.SchedulerError": (Unanswerable, ""),
     "bayplan.simulation.actions.ActionError": (Unanswerable, ""),
-    "bayplan.simulation.rehearsal.errors.RehearsalError": (Unanswerable, ""),
+    "bayplan.simulation.rehearsal.setting.RehearsalError": (Unanswerable, ""),
     "bayplan.simulation.replay.compare.PriceError": (Unanswerable, ""),
     "bayplan.simulation.sweeps.engines.EngineURLError": (Unanswerable, ""),
     "bayplan.simulation.sweeps.engines.EngineError": (Failure, ""),
@@ -31,7 +31,7 @@ MEANINGS: Final[dict[str, tuple[type[Failure], str]]] = {
     "bayplan.simulation.snapshots.snapshot.SnapshotError": (Unanswerable, ""),
     "bayplan.simulation.snapshots.planner.QuestionError": (Unanswerable, ""),
     "bayplan.simulation.faults.plan.PlanError": (Unanswerable, ""),
-    "bayplan.simulation.lessons.errors.LessonError": (Unanswerable, ""),
+    "bayplan.simulation.lessons.lesson.LessonError": (Unanswerable, ""),
     "bayplan.simulation.replay.traces.TraceError": (Unanswerable, ""),
     "bayplan.cluster.errors.ClusterError": (Failure, ""),
 }

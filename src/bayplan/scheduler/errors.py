@@ -7,6 +7,14 @@ class SchedulerError(Exception):
     """Base of the scheduler's errors."""
 
 
+class QuestionError(Exception):
+    """What is asked of a running scheduler makes no sense; the text names the object and the field."""
+
+
+class NotReadyError(Exception):
+    """The scheduler cannot answer now."""
+
+
 class SettingsError(SchedulerError, ValueError):
     """A KubeSchedulerConfiguration is wrong; the message starts with the path of the field."""
 

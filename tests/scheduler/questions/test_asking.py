@@ -13,9 +13,9 @@ from bayplan.api.types import core_v1, scheduling_v1alpha2, storage_v1
 from bayplan.scheduler.configuration.settings import load
 from bayplan.scheduler.core import SchedulerCore
 from bayplan.scheduler.cycle import FirstByName
+from bayplan.scheduler.errors import QuestionError
 from bayplan.scheduler.extenders.protocol import unasked
 from bayplan.scheduler.questions.asking import answer
-from bayplan.scheduler.questions.errors import QuestionError
 from bayplan.scheduler.questions.manifests import MOST_PODS, read_question
 from bayplan.support.clock import SystemClock
 from bayplan.support.randomness import SystemRandomness

@@ -11,9 +11,9 @@ import pytest
 
 from bayplan.api.codec import from_tree
 from bayplan.api.types import core_v1
+from bayplan.scheduler.errors import NotReadyError, QuestionError
 from bayplan.scheduler.extenders.protocol import unasked
 from bayplan.scheduler.questions import service
-from bayplan.scheduler.questions.errors import NotReadyError, QuestionError
 from bayplan.scheduler.questions.service import PlacementQuestions
 from bayplan.support.metrics.instruments import Registry
 from bayplan.support.virtual_time import run

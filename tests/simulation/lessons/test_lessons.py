@@ -9,8 +9,7 @@ import msgspec
 import pytest
 
 from bayplan.simulation.lessons.code_places import locate
-from bayplan.simulation.lessons.errors import LessonError
-from bayplan.simulation.lessons.lesson import ORDER, CodePlace, Sight, parse_lesson, read_lesson
+from bayplan.simulation.lessons.lesson import ORDER, CodePlace, LessonError, Sight, parse_lesson, read_lesson
 from bayplan.simulation.lessons.player import Recording, matches, play
 from bayplan.simulation.lessons.recorder import Change
 from bayplan.simulation.lessons.tree_difference import FieldChange

@@ -13,11 +13,10 @@ from bayplan.api.types.core_v1 import Node, Pod
 from bayplan.cli.main import main
 from bayplan.scheduler.development.plugin_files import PluginFileError
 from bayplan.scheduler.library import typed
-from bayplan.simulation.rehearsal.errors import RehearsalError
 from bayplan.simulation.rehearsal.measures import jain
 from bayplan.simulation.rehearsal.page import rehearsal_page
 from bayplan.simulation.rehearsal.run import PodChange, rehearse
-from bayplan.simulation.rehearsal.setting import Setting
+from bayplan.simulation.rehearsal.setting import RehearsalError, Setting
 from bayplan.simulation.replay.run import Arrival, Workload, replay
 
 SPREAD = Setting()

@@ -26,7 +26,7 @@ from bayplan.client.kubeconfig import default_paths, load
 from bayplan.cluster.errors import ClusterError
 from bayplan.cluster.manifests.reading import gather_manifests
 from bayplan.cluster.questions.what_if import SERVER_PATH
-from bayplan.scheduler.questions.errors import QuestionError
+from bayplan.scheduler.errors import QuestionError
 from bayplan.scheduler.questions.manifests import read_question
 
 Tree = dict[str, Any]

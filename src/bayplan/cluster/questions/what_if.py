@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from bayplan.api.errors import ApiError, bad_request, failure
-from bayplan.scheduler.questions.errors import NotReadyError, QuestionError
+from bayplan.scheduler.errors import NotReadyError, QuestionError
 
 if TYPE_CHECKING:
     from bayplan.scheduler.service import SchedulerService

@@ -18,12 +18,12 @@ from bayplan.scheduler.configuration.settings import DEFAULT_SCHEDULER_NAME
 from bayplan.scheduler.core import SchedulerCore
 from bayplan.scheduler.cycle import Cycle
 from bayplan.scheduler.decision import Decision
+from bayplan.scheduler.errors import QuestionError
 from bayplan.scheduler.extenders.protocol import Questions
 from bayplan.scheduler.extenders.steps import decision_of
 from bayplan.scheduler.gangs.composite_cycle import CompositeCycle
 from bayplan.scheduler.gangs.gang_cycle import GangCycle, Member, minimum_of_group
 from bayplan.scheduler.questions.answers import Answer, PodAnswer, details_of, everywhere
-from bayplan.scheduler.questions.errors import QuestionError
 from bayplan.scheduler.questions.manifests import AskedPod, Question
 from bayplan.scheduler.queueing.nominator import Nominator
 from bayplan.scheduler.queueing.queued_pod import QueuedPod

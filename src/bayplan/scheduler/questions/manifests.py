@@ -14,7 +14,7 @@ from bayplan.api.kinds import DEFAULT_KINDS, Kind
 from bayplan.api.optional_kinds import COMPOSITE_POD_GROUP, NEWER, POD_GROUP
 from bayplan.api.strategies import strategy_for
 from bayplan.api.types import apps_v1, batch_v1, core_v1, meta_v1
-from bayplan.scheduler.questions.errors import QuestionError
+from bayplan.scheduler.errors import QuestionError
 from bayplan.scheduler.snapshot.group_trees import CompositeGroup
 from bayplan.scheduler.snapshot.newer_groups import read_composite, read_group
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from bayplan.scheduler.core import SchedulerCore
+from bayplan.scheduler.errors import NotReadyError
 from bayplan.scheduler.extenders.calls import ExtenderCalls
 from bayplan.scheduler.extenders.protocol import unasked
 from bayplan.scheduler.questions.asking import answer
-from bayplan.scheduler.questions.errors import NotReadyError
 from bayplan.scheduler.questions.manifests import Question, read_question
 from bayplan.support.clock import Clock
 from bayplan.support.metrics.instruments import Registry

@@ -9,8 +9,7 @@ from typing import Final
 
 import msgspec
 
-from bayplan.simulation.lessons.errors import LessonError
-from bayplan.simulation.lessons.lesson import CodePlace
+from bayplan.simulation.lessons.lesson import CodePlace, LessonError
 
 _MOST_LINES: Final = 60
 _Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef

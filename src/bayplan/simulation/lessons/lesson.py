@@ -7,8 +7,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from bayplan.simulation.lessons.errors import LessonError
-
 ORDER: Final = (
     "list-watch",
     "scheduling",
@@ -20,6 +18,10 @@ ORDER: Final = (
     "node-failure",
 )
 """The scenarios, as a reader takes them one after the other."""
+
+
+class LessonError(Exception):
+    """A scenario that cannot be read or played; the message names file, step and what is wrong."""
 
 
 class CodePlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,8 +11,7 @@ from bayplan.api.kinds import Kind
 from bayplan.client.client import STRATEGIC_PATCH
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.lessons.code_places import LocatedCode, locate
-from bayplan.simulation.lessons.errors import LessonError
-from bayplan.simulation.lessons.lesson import Act, Lesson, Sight, Step, Target
+from bayplan.simulation.lessons.lesson import Act, Lesson, LessonError, Sight, Step, Target
 from bayplan.simulation.lessons.recorder import Change, Recorder
 from bayplan.simulation.virtual_cluster import VirtualCluster
 from bayplan.support import virtual_time

@@ -12,12 +12,15 @@ from bayplan.scheduler import registry
 from bayplan.scheduler.configuration.settings import SchedulerSettings, load
 from bayplan.scheduler.development.plugin_files import load_plugins
 from bayplan.scheduler.development.plugin_reload import with_plugins
-from bayplan.simulation.rehearsal.errors import RehearsalError
 from bayplan.simulation.rehearsal.gates import LATEST, VERSIONS
 from bayplan.simulation.rehearsal.older_rules import settings_under, workload_under
 from bayplan.simulation.replay.run import Workload
 
 _ENTRIES: Final = ("config", "plugin", "kubernetes")
+
+
+class RehearsalError(Exception):
+    """A setting makes no sense: it names the entry and what may stand there."""
 
 
 @dataclass(frozen=True, slots=True)
