@@ -89,7 +89,7 @@ class ReasonTable:
         failed = self._is_failure[codes]
         if not failed.any():
             return []
-        numbers = np.unique(codes[failed]).tolist()
+        numbers = np.flatnonzero(np.bincount(codes[failed])).tolist()
         return sorted((self._reasons[number] for number in numbers), key=lambda reason: reason.reasons)
 
     def __getitem__(self, code: int) -> Reason:

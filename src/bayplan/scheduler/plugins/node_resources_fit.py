@@ -206,7 +206,8 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         codes: Codes = table.take(bits)
         unknown = codes == _UNKNOWN
         if np.count_nonzero(unknown):
-            for one in np.unique(bits[unknown]).tolist():
+            # Not np.unique, which is slower and would import numpy.ma.
+            for one in np.flatnonzero(np.bincount(bits[unknown])).tolist():
                 table[one] = self.code(vector, one)
             codes = table.take(bits)
         return codes
