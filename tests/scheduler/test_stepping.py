@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from bayplan.cli.main import main
 from bayplan.scheduler import Planner
 from bayplan.scheduler.development.stepping import DecisionSteps, Step, step_through
+from bayplan.support.clock import SystemClock
 from tests.scheduler.objects import node, pod
 
 CLUSTER = """\
@@ -51,6 +52,36 @@ def test_scores_add_up_to_the_total_of_the_decision() -> None:
     assert best == steps.decision.node == "a"
     taints = of(steps, "Score TaintToleration")
     assert taints.nodes["a"] == ("100", "300")
+
+
+class TickingClock(SystemClock):
+    """A second passes whenever it is looked at."""
+
+    def __init__(self) -> None:
+        self._ticks = 0
+
+    def monotonic(self) -> float:
+        self._ticks += 1
+        return float(self._ticks)
+
+
+def test_what_plugins_took_is_told_by_extension_point_the_dearest_first() -> None:
+    planner = Planner([node("a"), node("b"), node("c", cpu="1")])
+    steps = step_through(planner, pod("p", cpu="2"), TickingClock())
+    cost = steps.cost()
+    assert cost.head == ("MS", "PreFilter", "Filter", "PreScore", "Score")
+    assert cost.nodes["NodeResourcesFit"] == ("4000.000", *["1000.000"] * 4)
+    assert cost.nodes["NodeName"] == ("1000.000", "", "1000.000", "", "")
+    totals = [float(cells[0]) for cells in cost.nodes.values()]
+    assert totals == sorted(totals, reverse=True)
+    assert cost.text().startswith(f"Cost: {sum(totals):.3f} ms for 3 nodes\n  PLUGIN ")
+    assert planner.cycle_for(planner.pod(pod("p"))).profile.meter is None
+
+
+def test_scores_that_the_decision_did_not_need_cost_what_they_take() -> None:
+    steps = step_through(Planner([node("a"), node("b", cpu="1")]), pod("p", cpu="2"), TickingClock())
+    assert steps.decision.node == "a"
+    assert steps.cost().nodes["NodeResourcesFit"] == ("4000.000", *["1000.000"] * 4)
 
 
 def test_steps_are_gone_one_by_one_or_to_the_next_extension_point() -> None:
@@ -120,11 +151,12 @@ def test_the_debugger_does_what_is_typed(tmp_path: Path) -> None:
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
     question = ["scheduler", "plugin", "debug", "shop/p", "--cluster", str(tmp_path / "cluster.yaml")]
     plugin = ["--plugin", "examples/scheduler/quiet_nodes.py"]
-    result = CliRunner().invoke(main, [*question, *plugin], input="n\nall\nwhy b\nwhy c\ns\nr\n\nhelp\nq\n")
+    result = CliRunner().invoke(main, [*question, *plugin], input="n\nall\nwhy b\nwhy c\nc\ns\nr\n\nhelp\nq\n")
     assert result.exit_code == 0, result.output
     assert "Filter QuietNodes: refuses 0 of 2 nodes" in result.output
     assert "Why b: refused: Insufficient cpu (NodeResourcesFit)" in result.output
     assert "there is no node 'c'" in result.output
+    assert "  QuietNodes " in result.output.partition("Cost: ")[2]
     assert result.output.count("that was the last step") == 1
     assert "before the first step" in result.output
     assert CliRunner().invoke(main, question, input="").exit_code == 0

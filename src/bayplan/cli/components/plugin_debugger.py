@@ -15,7 +15,7 @@ from bayplan.cli.questions.cluster_input import cluster_asked, cluster_options
 if TYPE_CHECKING:
     from bayplan.scheduler.development.stepping import DecisionSteps
 
-_HELP: Final = "step (s, or nothing): the next plugin; next (n): up to the next extension point; all: to the end; why NODE (w); restart (r); quit (q)"
+_HELP: Final = "step (s, or nothing): the next plugin; next (n): up to the next extension point; all: to the end; why NODE (w); cost (c); restart (r); quit (q)"
 
 
 @click.command()
@@ -35,7 +35,7 @@ def debug(
 ) -> None:
     """Step through the decision about a pod, as if it were not placed yet: what each plugin says of each node.
 
-    Commands are read from standard input: step, next, all, why NODE, restart, quit.
+    Commands are read from standard input: step, next, all, why NODE, cost, restart, quit.
     """
     from bayplan.scheduler.development.stepping import step_through
     from bayplan.scheduler.library import Planner
@@ -83,6 +83,8 @@ def _answer(steps: DecisionSteps, name: str, node: str) -> None:
             click.echo(
                 f"there is no node {node!r}; the decision is about {', '.join(sorted(filter(None, steps.decision.names))[:10])}"
             )
+    elif name in ("c", "cost"):
+        click.echo(steps.cost().text())
     elif name in ("r", "restart"):
         steps.restart()
         click.echo("before the first step")

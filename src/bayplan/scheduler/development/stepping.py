@@ -4,6 +4,7 @@
     steps.step()               # the next plugin, as a table
     steps.next()               # the rest of this extension point
     steps.why("node-3")        # everything that was said of one node
+    steps.cost()               # what each plugin took
 
 In a notebook steps show themselves as tables. Every plugin is asked anew and about every node, also about those that an earlier plugin
 refused; nothing is changed. A plugin that raises is a step like others, which says where. The decision itself is that of the planner,
@@ -12,22 +13,28 @@ with what it keeps between decisions: where the two differ, a plugin does not ke
 
 from __future__ import annotations
 
+import contextlib
 import html
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bayplan.scheduler.cycle import Cycle
 from bayplan.scheduler.decision import Decision
 from bayplan.scheduler.framework.extension_points import FilterPlugin
+from bayplan.scheduler.framework.meter import Meter
 from bayplan.scheduler.framework.state import CycleState, PodShape
 from bayplan.scheduler.framework.verdicts import PluginError
 from bayplan.scheduler.library import Planner
 from bayplan.scheduler.preparation import prepare, prepare_missing
 from bayplan.scheduler.snapshot.pods import PodInfo
+from bayplan.support.clock import Clock, SystemClock
+from bayplan.support.metrics.instruments import Counter
 
 PASSES: Final = "passes"
 _MOST_ROWS: Final = 20
+_MEASURED: Final = ("PreFilter", "Filter", "PostFilter", "PreScore", "Score")
 Said = dict[str, tuple[str, ...]]
 """Node, or step -> what was said of it."""
 
@@ -76,6 +83,44 @@ class Step:
         return f"<p><b>{html.escape(self.title)}</b>: {html.escape(self.says)}</p>{table}"
 
 
+class Costs(Meter):
+    """Adds up what plugins take: plugin -> extension point -> seconds."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.of: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+
+    @contextlib.contextmanager
+    def taken_in(self, cycle: Cycle) -> Iterator[None]:
+        """Measure the plugins of a cycle meanwhile."""
+        before, cycle.profile.meter = cycle.profile.meter, self
+        try:
+            yield
+        finally:
+            cycle.profile.meter = before
+
+    def now(self) -> float:
+        return self._clock.monotonic()
+
+    def wall_time(self) -> float:
+        return self._clock.now()
+
+    def plugin(self, plugin: str, point: str, status: str, seconds: float) -> None:
+        self.of[plugin][point] += seconds
+
+    def point(self, point: str, status: str, profile: str, seconds: float) -> None:
+        """Plugins are counted one by one."""
+
+    def evaluations(self, profile: str, counters: Mapping[tuple[str, str], Counter]) -> None:
+        """How often is not counted."""
+
+    def devices_awaited(self, profile: str, driver: str, status: str, seconds: float) -> None:
+        """Nothing is bound."""
+
+    def volumes_failed(self, stage: str) -> None:
+        """Nothing is bound."""
+
+
 @dataclass(slots=True, repr=False)
 class DecisionSteps:
     """The steps of one decision, and how many of them have been gone."""
@@ -83,6 +128,8 @@ class DecisionSteps:
     pod: str
     steps: tuple[Step, ...]
     decision: Decision
+    costs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Plugin -> extension point -> seconds."""
     position: int = 0
     """The step that comes next."""
 
@@ -125,6 +172,20 @@ class DecisionSteps:
             verdict = f"refused: {', '.join(refused.reasons)} ({refused.plugin})" if refused else "not chosen"
         return Step("Why", node, verdict, ("SAID",), said, "STEP")
 
+    def cost(self) -> Step:
+        """What each plugin took to judge all nodes, in milliseconds, the dearest first. What the planner knew before costs nothing."""
+        points = [point for point in _MEASURED if any(point in spent for spent in self.costs.values())]
+        totals = {name: sum(spent.values()) for name, spent in self.costs.items()}
+        said: Said = {
+            name: tuple(
+                f"{1000 * one:.3f}" if one is not None else ""
+                for one in (totals[name], *map(self.costs[name].get, points))
+            )
+            for name in sorted(totals, key=lambda name: (-totals[name], name))
+        }
+        says = f"{1000 * sum(totals.values()):.3f} ms for {self.decision.node_count} nodes"
+        return Step("Cost", "", says, ("MS", *points), said, "PLUGIN")
+
     def __repr__(self) -> str:
         return "\n".join(step.text() for step in self.steps[: self.position] or self.steps)
 
@@ -132,15 +193,17 @@ class DecisionSteps:
         return "".join(step._repr_html_() for step in self.steps[: self.position] or self.steps)
 
 
-def step_through(planner: Planner, pod: Any) -> DecisionSteps:
+def step_through(planner: Planner, pod: Any, clock: Clock | None = None) -> DecisionSteps:
     """The steps of a decision about a pod that is not placed; nothing is changed. Raises SchedulerError, DecodeError, PluginError."""
     info = pod if isinstance(pod, PodInfo) else planner.pod(pod)
     cycle = planner.cycle_for(info)
-    decision = planner.decide_in(cycle, info, full=True, explain=True)
-    return DecisionSteps(info.key, tuple(_steps(cycle, info, decision)), decision)
+    costs = Costs(clock or SystemClock())
+    with costs.taken_in(cycle):
+        decision = planner.decide_in(cycle, info, full=True, explain=True)
+    return DecisionSteps(info.key, tuple(_steps(cycle, info, decision, costs)), decision, costs.of)
 
 
-def _steps(cycle: Cycle, info: PodInfo, decision: Decision) -> Iterator[Step]:
+def _steps(cycle: Cycle, info: PodInfo, decision: Decision, costs: Costs) -> Iterator[Step]:
     for plugin in cycle.profile.plugin_plan(info.shape).pre_enqueue:
         try:
             reject = plugin.pre_enqueue(info)
@@ -150,7 +213,7 @@ def _steps(cycle: Cycle, info: PodInfo, decision: Decision) -> Iterator[Step]:
         yield Step("PreEnqueue", plugin.name, PASSES if reject is None else ", ".join(reject.reasons))
     if decision.gate is None:
         yield from _filters(cycle, info, decision)
-        yield from _scores(cycle, info, decision)
+        yield from _scores(cycle, info, decision, costs)
         if decision.post_filter is not None:
             victims = f"evict {', '.join(decision.victims)} on {decision.nominated_node}" if decision.victims else ""
             yield Step("PostFilter", "", victims or decision.post_filter_message or "nothing helps")
@@ -204,10 +267,11 @@ def _codes(cycle: Cycle, plugin: FilterPlugin, state: CycleState, shape: PodShap
     return codes
 
 
-def _scores(cycle: Cycle, info: PodInfo, decision: Decision) -> Iterator[Step]:
+def _scores(cycle: Cycle, info: PodInfo, decision: Decision, costs: Costs) -> Iterator[Step]:
     if decision.node and not decision.scores:  # the decision did not need them
         try:
-            cycle.evaluation(info.shape).score(cycle.order())
+            with costs.taken_in(cycle):
+                cycle.evaluation(info.shape).score(cycle.order())
         except PluginError as error:
             yield Step("Score", error.plugin, str(error))
     for name, scores in decision.scores.items():
