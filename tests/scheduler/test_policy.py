@@ -240,6 +240,20 @@ def test_a_near_name_is_corrected(kind: str, name: str, meant: str) -> None:
     assert "did you mean" not in str(far.value)
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "meant"),
+    [
+        ("predicates", "GeneralPredicate", "GeneralPredicates"),
+        ("priorities", "RequestToCapacityRatioPriority", "RequestedToCapacityRatioPriority"),
+    ],
+)
+def test_names_that_only_policies_have_are_meant_too(kind: str, name: str, meant: str) -> None:
+    with pytest.raises(SettingsError, match=f"type not found for {name}; did you mean {meant}\\?"):
+        made(**{kind: [{"name": name, "weight": 1}]})
+    weight = {"weight": 1} if kind == "priorities" else {}
+    assert made(**{kind: [{"name": meant, **weight}]})
+
+
 def labelled(name: str, **labels: str) -> Tree:
     tree = node(name)
     tree["metadata"]["labels"] = labels

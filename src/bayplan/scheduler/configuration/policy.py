@@ -150,9 +150,8 @@ def _predicates(tree: Tree, errors: list[FieldError]) -> tuple[list[str], dict[s
             elif name in PREDICATES:
                 wanted.add(name)
             else:
-                errors.append(
-                    invalid(f"{where}.name", name, f"Predicate type not found for {name}{near(name, PREDICATES)}")
-                )
+                told = f"Predicate type not found for {name}{near(name, (*PREDICATES, 'GeneralPredicates'))}"
+                errors.append(invalid(f"{where}.name", name, told))
     return [name for name in PREDICATES if name in wanted], {
         "CheckNodeLabelPresence": labels,
         "CheckServiceAffinity": affinity,
@@ -204,7 +203,8 @@ def _priorities(tree: Tree, errors: list[FieldError]) -> tuple[dict[str, int], d
             configured["LeastRequestedPriority"] = _ratio({"shape": _DEFAULT_SHAPE}, f"{where}.argument")
             name = "LeastRequestedPriority"
         elif name not in PRIORITIES:
-            errors.append(invalid(f"{where}.name", name, f"Priority type not found for {name}{near(name, PRIORITIES)}"))
+            detail = f"Priority type not found for {name}{near(name, (*PRIORITIES, RATIO))}"
+            errors.append(invalid(f"{where}.name", name, detail))
             continue
         weights[name] = weight
     return weights, configured | {"NodeLabel": labels, "ServiceAffinity": affinity}
