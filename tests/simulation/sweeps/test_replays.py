@@ -48,7 +48,10 @@ def packed(tmp_path: Path) -> Path:
 def test_a_comparison_in_shards_is_the_same_as_a_whole_one(packed: Path, tmp_path: Path) -> None:
     asked = ("compare", *FILES, "--scheduler-config", str(packed), "--seeds", "3")
     kept = ("--results", str(tmp_path / "results"))
-    assert said(*asked, *kept, "--shard", "2/2") == f"3 of 6 runs are there; without --shard, {kept[1]} is reported\n"
+    assert (
+        said(*asked, *kept, "--shard", "2/2")
+        == f"3 of 6 runs are of this part; without --shard, {kept[1]} is reported\n"
+    )
     said(*asked, *kept, "--shard", "1/2")
     results = sorted(path for path in (tmp_path / "results").rglob("*.json"))
     assert len(results) == 6

@@ -71,7 +71,7 @@ def command(
     prices = _prices(price_file)
     runs = replays(sweep, workload, (first, second), range(seeds))
     if sweep.shard is not None:
-        click.echo(f"{len(runs)} of {2 * seeds} runs are there; without --shard, {sweep.results} is reported")
+        click.echo(f"{len(runs)} of {2 * seeds} runs are of this part; without --shard, {sweep.results} is reported")
         return
     result = comparison_of(workload, runs[::2], runs[1::2], prices)
     give(

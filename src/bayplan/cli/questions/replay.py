@@ -82,7 +82,7 @@ def _tell_seeds(sweep: Sweep, workload: Workload, config: Path | None, seeds: in
 
     runs = replays(sweep, workload, (config,), range(seeds))
     if sweep.shard is not None:
-        click.echo(f"{len(runs)} of {seeds} runs are there; without --shard, {sweep.results} is reported")
+        click.echo(f"{len(runs)} of {seeds} runs are of this part; without --shard, {sweep.results} is reported")
         return
     if output:
         measures = [
