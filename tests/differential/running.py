@@ -62,20 +62,25 @@ class Site:
         self._round = 0
 
     async def follow(self) -> None:
-        """Hear of pods until cancelled."""
+        """Hear of pods until cancelled. A watch ends after half an hour or more, as watches of kube-apiserver do; the next one begins where it was."""
         client = client_of(self.api)
-        listed = await client.list(core_v1.Pod)
-        watch = await client.watch(core_v1.Pod, resource_version=listed.resource_version)
+        version = (await client.list(core_v1.Pod)).resource_version
         while True:
-            for kind, pod in await watch.next_batch():
-                key = f"{pod.metadata.namespace}/{pod.metadata.name}"
-                if kind == "DELETED" and pod.spec.node_name and pod.metadata.name != _SENTINEL:
-                    self._deleted.add(key)
-                elif (changed := self._changed.get(key)) is not None:
-                    changed(pod)
-                if kind == "DELETED":
-                    for other in self._changed.values():
-                        other(None)
+            watch = await client.watch(core_v1.Pod, resource_version=version)
+            while batch := await watch.next_batch():
+                for kind, pod in batch:
+                    version = pod.metadata.resource_version
+                    self._hear(kind, pod)
+
+    def _hear(self, kind: str, pod: core_v1.Pod) -> None:
+        key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        if kind == "DELETED" and pod.spec.node_name and pod.metadata.name != _SENTINEL:
+            self._deleted.add(key)
+        elif (changed := self._changed.get(key)) is not None:
+            changed(pod)
+        if kind == "DELETED":
+            for other in self._changed.values():
+                other(None)
 
     async def ask(self, method: str, path: str, tree: Any = None, content_type: str = "application/json") -> Tree:
         """A request as the administrator. Raises Refused."""

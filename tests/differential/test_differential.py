@@ -13,8 +13,8 @@ from bayplan.scheduler import Planner
 from tests.differential import gangs
 from tests.differential.__main__ import run
 from tests.differential.clusters import clusters
-from tests.differential.comparing import changed, difference
-from tests.differential.running import Outcome
+from tests.differential.comparing import Report, changed, compare, difference
+from tests.differential.running import Outcome, running
 from tests.differential.sampling import Places
 from tests.scheduler.objects import node, pod
 
@@ -27,6 +27,18 @@ def test_the_process_decides_as_the_library_does(tmp_path: Path) -> None:
     assert report.decisions == 150
     assert report.outcomes["placed"] > 50
     assert report.outcomes["Unschedulable"] > 10
+
+
+def test_decisions_are_heard_of_beyond_the_end_of_a_watch(tmp_path: Path) -> None:
+    async def decided() -> Report:
+        report, made = Report(), clusters(1, 20)
+        async with running(_PROGRAM, tmp_path, {}, min_request_timeout=0.2) as site:
+            while report.decisions < 40:
+                await compare(site, next(made), report, 40 - report.decisions, None, random.Random(1), 100, None)
+        return report
+
+    report = asyncio.run(decided())
+    assert (report.decisions, report.differences) == (40, [])
 
 
 def test_gangs_are_placed_as_the_library_places_them(tmp_path: Path) -> None:
