@@ -11,7 +11,7 @@ from bayplan.api.types import core_v1, resource_v1
 from bayplan.scheduler import Planner
 from bayplan.scheduler.framework.events import Action, ClusterEvent
 from tests.scheduler.devices import claim, user
-from tests.scheduler.objects import Tree, node, pod
+from tests.scheduler.objects import Tree, node, pod, spread
 
 ADDED: Tree = {
     "kind": "KubeSchedulerConfiguration",
@@ -153,3 +153,16 @@ def test_nodes_help_in_whose_domains_a_pods_terms_look_and_any_help_pods_that_ot
     event = ClusterEvent("Node", Action.NODE_LABEL if old is not None else Action.ADD)
     asked = pod("p", affinity=affinity)
     assert helps("InterPodAffinity", event, asked, typed_node(old), typed_node(new)) is expected
+
+
+@pytest.mark.parametrize(
+    ("namespace", "app", "expected"),
+    [("default", "web", True), ("default", "db", False), ("other", "web", False), ("other", "db", False)],
+)
+def test_a_pod_that_spreads_looks_at_pods_that_it_counts(namespace: str, app: str, expected: bool) -> None:
+    asked = pod("p", labels={"app": "web"}, topologySpreadConstraints=[spread("zone", {"app": "web"})])
+    other = pod("o", on="n", labels={"app": app})
+    other["metadata"]["namespace"] = namespace
+    gone = from_tree(core_v1.Pod, other)
+    assert helps("PodTopologySpread", ClusterEvent("Pod", Action.DELETE), asked, gone, None) is expected
+    assert helps("PodTopologySpread", ClusterEvent("Pod", Action.ADD), asked, None, gone) is expected

@@ -160,3 +160,10 @@ def test_the_shares_that_are_kept_are_those_of_a_recount(seed: int) -> None:
                 if one.metadata.labels[LABEL] == queue
             )
             assert plugin.share(queue) == used / 48
+
+
+def test_pods_that_want_nothing_of_what_is_over_quota_come_in() -> None:
+    there = [wanting("a", f"old{number}", on="n") for number in range(2)]
+    setup = Setup(fair({"name": "a", "quota": {"cpu": "1"}}), node("n", cpu="8", memory="64Gi"), *there)
+    assert setup.why(wanting("a", "a0")).startswith('queue "a" would use 3 cpu of its quota of 1')
+    assert setup.why(pod("light", memory="1Gi", labels={LABEL: "a"})) == ""
