@@ -81,6 +81,10 @@ EQUIVALENT: Final = {
         "if former is not None and former[0] < ready_at:",
     ): "an entry for the same time takes the place of the former",
     (
+        "if self._timer_at <= ready_at:",
+        "if self._timer_at < ready_at:",
+    ): "the timer is set anew to the time that it has",
+    (
         "if len(rows) <= _FEW:",
         "if len(rows) > _FEW:",
     ): "which of two ways is quicker: both name all rows that changed",
