@@ -140,6 +140,19 @@ def sized(number: int, size: int) -> Event:
     return Event(Entry("default", f"pod-{number}", number, number, b"x" * size, {}, {}, f"uid-{number}"), None, number)
 
 
+def test_of_old_events_those_stay_whose_objects_are_small() -> None:
+    past = History(lambda _: False)
+    for number in range(1, 201):
+        past.append(sized(number, 100))
+    assert past.forget(200) == 100, "a hundred of them"
+    for number in range(201, 211):
+        past.append(sized(number, 300_000))
+    past.forget(205)
+    assert [event.revision for event in past.after(0)] == [206, 207, 208, 209, 210], "young ones in any case"
+    assert past.forget(210) == 207
+    assert past.size <= 1 << 20
+
+
 def test_large_objects_are_kept_for_fewer_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "HISTORY_BYTES", 1000)
     past = History(lambda _: False)

@@ -23,13 +23,15 @@ from bayplan.apiserver.authorization.rules import FULL_AUTHORITY, PolicyRule
 from bayplan.apiserver.authorization.waiting import waited
 from bayplan.apiserver.objects import ObjectStore
 from bayplan.apiserver.requests import Request, ResourcePath, User
+from bayplan.support.memory.memo import Memo
 from bayplan.support.metrics.instruments import Counter, Registry
 
 MODES: Final = ("AlwaysAllow", "AlwaysDeny", "ABAC", "Webhook", "RBAC", "Node")
 _OF_FILES: Final = ("ABAC", "Webhook")
 NAMESPACES: Final = "namespaces"
 """A namespace is in the namespace of its own name, so that roles in it may allow reading it; verdicts about it depend on the name."""
-_LIMIT: Final = 50_000
+_GRANTED_BYTES: Final = 16 << 20
+_KEY_BYTES: Final = 150
 _SELECTING: Final = ("list", "watch")
 """Verbs whose verdicts may depend on what is selected."""
 _Key = tuple[str, tuple[str, ...], str, Kind, str, str, bool]
@@ -76,7 +78,7 @@ class AuthorizerChain:
         self.rbac = rbac
         """Roles and bindings, whatever the modes are: escalation checks and reviews ask them."""
         self.metrics = metrics
-        self._granted: dict[_Key, Counter] = {}
+        self._granted: Memo[_Key, Counter] = Memo("granted_requests", most_bytes=_GRANTED_BYTES)
         self._stamp = -1
         self.use(authorizers)
 
@@ -143,7 +145,7 @@ class AuthorizerChain:
                 self._open_counter.value += 1
             return
         stamp = self.rbac.stamp()
-        if stamp != self._stamp or len(self._granted) > _LIMIT:
+        if stamp != self._stamp:
             self._stamp = stamp
             self._granted.clear()
         key: _Key | None = None
@@ -160,7 +162,7 @@ class AuthorizerChain:
         if verdict.decision is not Decision.ALLOW:
             raise attributes.refused(verdict.reason)
         if verdict.general and key is not None and not self.asks_webhooks:
-            self._granted[key] = self._general_counter()
+            self._granted.put(key, self._general_counter(), _KEY_BYTES)
 
     def _general_counter(self) -> Counter:
         """The series of verdicts that hold for every name: only one authorizer gives such."""

@@ -45,6 +45,15 @@ class RoleMissing(LookupError):
         return self.kind not in ("Role", "ClusterRole")
 
 
+class _Held(NamedTuple):
+    """What applies to a user in one scope."""
+
+    grants: list[tuple[Grant, tuple[CompiledRule, ...]]]
+    """With the rules that they bring."""
+    problems: list[RoleMissing]
+    """Roles that are not there."""
+
+
 class Grant(NamedTuple):
     """One binding that applies to a user."""
 
@@ -107,9 +116,8 @@ class Rbac:
         self._roles, self._bindings = cache("Role"), cache("RoleBinding")
         self._cluster_roles, self._cluster_bindings = cache("ClusterRole"), cache("ClusterRoleBinding")
         self._stamp = -1
-        self._indexes: dict[str, _Index] = {}
-        self._grants: dict[tuple[str, tuple[str, ...], str], list[tuple[Grant, tuple[CompiledRule, ...]]]] = {}
-        self._problems: dict[tuple[str, tuple[str, ...], str], list[RoleMissing]] = {}
+        self._indexes: Memo[str, _Index] = Memo("rbac_indexes", most_bytes=_INDEX_BYTES)
+        self._held: Memo[tuple[str, tuple[str, ...], str], _Held] = Memo("rbac_grants", most_bytes=_HELD_BYTES)
         self._compiled: Memo[tuple[str, str], tuple[int, tuple[CompiledRule, ...]]] = Memo(
             "compiled_roles", most_bytes=_COMPILED_BYTES
         )
@@ -127,7 +135,7 @@ class Rbac:
         """Whether a rule of the user allows it. RBAC never denies."""
         scopes = ("", attributes.namespace) if attributes.namespace else ("",)
         for scope in scopes:
-            for grant, rules in self._holdings(attributes.user, scope):
+            for grant, rules in self._holdings(attributes.user, scope).grants:
                 for rule in rules:
                     if rule.matches(attributes):
                         return Verdict(Decision.ALLOW, f"RBAC: allowed by {grant.describe()}", not rule.names)
@@ -138,15 +146,14 @@ class Rbac:
         """Roles that bindings of the user name and that are not there."""
         found: list[RoleMissing] = []
         for scope in ("", namespace) if namespace else ("",):
-            self._holdings(user, scope)
-            found += self._problems.get((user.name, user.groups, scope), ())
+            found += self._holdings(user, scope).problems
         return found
 
     def rules_for(self, user: User, namespace: str) -> list[PolicyRule]:
         """All rules that a user holds in a namespace ("" for the cluster), those of the cluster first."""
         rules: list[PolicyRule] = []
         for scope in ("", namespace) if namespace else ("",):
-            for grant, _ in self._holdings(user, scope):
+            for grant, _ in self._holdings(user, scope).grants:
                 rules += self.rules_of(grant.binding.role_ref, scope)
         return rules
 
@@ -166,33 +173,31 @@ class Rbac:
             return self._roles, namespace
         raise RoleMissing(role.kind, role.name)
 
-    def _holdings(self, user: User, scope: str) -> list[tuple[Grant, tuple[CompiledRule, ...]]]:
-        """What applies to a user in one scope, with the rules it brings."""
+    def _holdings(self, user: User, scope: str) -> _Held:
+        """What applies to a user in one scope."""
         stamp = self.stamp()
         if stamp != self._stamp:
             self._stamp = stamp
             self._indexes.clear()
-            self._grants.clear()
-            self._problems.clear()
+            self._held.clear()
         key = (user.name, user.groups, scope)
-        held = self._grants.get(key)
+        held = self._held.get(key)
         if held is None:
-            if len(self._grants) >= _LIMIT:
-                self._grants.clear()
-                self._problems.clear()
-            held = self._grants[key] = []
+            held = _Held([], [])
             for grant in self._index(scope).of(user):
                 try:
-                    held.append((grant, self._compile(grant.binding.role_ref, scope)))
+                    held.grants.append((grant, self._compile(grant.binding.role_ref, scope)))
                 except RoleMissing as problem:
-                    self._problems.setdefault(key, []).append(problem)
+                    held.problems.append(problem)
+            self._held.put(key, held, _BYTES_PER_GRANT * (1 + len(held.grants) + len(held.problems)))
         return held
 
     def _index(self, scope: str) -> _Index:
         index = self._indexes.get(scope)
         if index is None:
             cache = self._bindings if scope else self._cluster_bindings
-            index = self._indexes[scope] = _Index((cache.shared(entry) for entry in cache.ordered(scope)), scope)
+            index = _Index((cache.shared(entry) for entry in cache.ordered(scope)), scope)
+            self._indexes.put(scope, index, _BYTES_PER_INDEX)
         return index
 
     def _compile(self, role: rbac_v1.RoleRef, scope: str) -> tuple[CompiledRule, ...]:
@@ -207,8 +212,10 @@ class Rbac:
         return kept[1]
 
 
-_LIMIT = 10_000
-"""Users times namespaces that are kept prepared; more make it start over."""
+_INDEX_BYTES = _HELD_BYTES = 16 << 20
+_BYTES_PER_INDEX = 1000
+"""Besides the bindings, which are there anyway."""
+_BYTES_PER_GRANT = 150
 _COMPILED_BYTES = 32 << 20
 _BYTES_PER_RULE = 1000
 

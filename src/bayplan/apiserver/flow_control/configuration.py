@@ -21,6 +21,7 @@ from bayplan.apiserver.flow_control.queues import Flow
 from bayplan.apiserver.flow_control.shuffle_sharding import deal, flow_hash
 from bayplan.apiserver.request_info import RequestInfo
 from bayplan.apiserver.requests import FlowIdentity, User
+from bayplan.support.memory.memo import Memo
 
 if TYPE_CHECKING:
     from bayplan.apiserver.flow_control.measuring import FlowSeries
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _EXEMPT, _CATCH_ALL = "exempt", "catch-all"
-_REMEMBERED: Final = 4096
-"""Sorts of requests of which it is known where they belong; clients can make as many as they like."""
+_KNOWN_BYTES: Final = 2 << 20
+_SORT_BYTES: Final = 400
+"""What it takes to know where requests of one sort belong; clients can make as many sorts as they like."""
 
 
 class Classification(Flow):
@@ -37,14 +39,14 @@ class Classification(Flow):
 
     __slots__ = ("distinguisher", "identity", "is_exempt", "level", "schema_name", "series")
 
-    def __init__(self, schema: fc.FlowSchema, level: Level, distinguisher: str) -> None:
+    def __init__(self, schema: fc.FlowSchema, level: Level, distinguisher: str, identity: FlowIdentity) -> None:
         self.schema_name = schema.metadata.name
         self.level = level
         self.is_exempt = level.is_exempt
         """Whether its requests always execute."""
         self.distinguisher = distinguisher
         """Which flow of the schema; "" if the level has not several queues."""
-        self.identity = FlowIdentity(schema.metadata.uid, level.config.metadata.uid, is_exempt=level.is_exempt)
+        self.identity = identity
         self.series: FlowSeries | None = None
         """Where its requests are measured; None until there was one."""
         queuing = level.queuing
@@ -65,7 +67,9 @@ class Configuration:
         """In the order in which they are tried."""
         self.fair_fraction = 0.0
         """The proportion of their targets that levels got at the last adjustment."""
-        self._known: dict[object, Classification] = {}
+        self._known: Memo[object, Classification] = Memo("request_classifications", most_bytes=_KNOWN_BYTES)
+        self._identities: dict[str, FlowIdentity] = {}
+        """By schema."""
         self._objects: tuple[Sequence[fc.PriorityLevelConfiguration], Sequence[fc.FlowSchema]] = ((), ())
         self.load((), (), now)
 
@@ -75,6 +79,7 @@ class Configuration:
         """Take over objects as they are now, in place of those before."""
         self._objects = (configs, schemas)
         self._known.clear()
+        self._identities.clear()
         wanted = {config.metadata.name: config for config in configs if _is_usable(config)}
         names = set(wanted)
         for name, config in _mandatory_levels().items():
@@ -120,9 +125,7 @@ class Configuration:
         found = self._known.get(key)
         if found is None:
             found = self._classify(info, user)
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[key] = found
+            self._known.put(key, found, _SORT_BYTES)
         return found
 
     def _classify(self, info: RequestInfo, user: User) -> Classification:
@@ -131,7 +134,11 @@ class Configuration:
             schema = next(one for one in self.schemas if one.metadata.name == _CATCH_ALL)
         level = self.levels[schema.spec.priority_level_configuration.name]
         has_flows = level.queuing is not None and level.queuing.queues > 1
-        return Classification(schema, level, distinguisher_of(schema, info, user) if has_flows else "")
+        identity = self._identities.get(schema.metadata.name)
+        if identity is None:
+            identity = FlowIdentity(schema.metadata.uid, level.config.metadata.uid, is_exempt=level.is_exempt)
+            self._identities[schema.metadata.name] = identity
+        return Classification(schema, level, distinguisher_of(schema, info, user) if has_flows else "", identity)
 
 
 def _is_usable(config: fc.PriorityLevelConfiguration) -> bool:

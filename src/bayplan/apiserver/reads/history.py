@@ -29,11 +29,11 @@ HISTORY_BYTES = 32 << 20
 ALL_HISTORY_BYTES = 128 << 20
 """About the most bytes of objects in the events of all kinds together: who writes much has to forget for it."""
 _SMALL: Final = 1 << 20
-"""Bytes of one kind that stay, however full it is."""
+"""Bytes of one kind that stay, however full it is, or old they are."""
 LINES_KEPT = 512
 """Newest events per kind that keep the lines that watchers were sent: later watchers seldom start further back."""
 HISTORY_KEPT = 100
-"""Events kept per kind however old they are."""
+"""Events kept per kind however old they are, as far as their objects are not larger than `_SMALL`."""
 _BLOCK: Final = 128
 """Events that are packed at once."""
 _BLOCK_BYTES: Final = 1 << 20
@@ -185,7 +185,11 @@ class History:
     def forget(self, revision: int) -> int | None:
         """Drop events up to a revision, but not the latest, and pack the others. Returns the revision of the last one dropped, if there is one."""
         dropped = None
-        while self._length > HISTORY_KEPT and self._first_revision() <= revision:
+        while (
+            self._length > 1
+            and (self._length > HISTORY_KEPT or self.size > _SMALL)
+            and self._first_revision() <= revision
+        ):
             dropped = self._drop_first()
         for block in self._blocks:
             block.pack(self._is_current)
