@@ -7,6 +7,7 @@ that events which are not told are not counted either.
 from __future__ import annotations
 
 from typing import Final
+from zlib import crc32
 
 from bayplan.api.types import core_v1
 from bayplan.client.digest_table import DigestTable, Key, digest_of
@@ -28,10 +29,10 @@ class EventCorrelator:
     """Remembers what one component told. Times are Unix seconds."""
 
     def __init__(self) -> None:
-        self._groups = DigestTable("16sd")
-        """By what alike events have in common: the first message, when one came last."""
-        self._messages: dict[bytes, dict[bytes, None]] = {}
-        """Of the groups with several messages, those that came, the oldest first."""
+        self._groups = DigestTable("Id")
+        """By what alike events have in common: the checksum of the first message, when one came last."""
+        self._messages: dict[bytes, dict[int, None]] = {}
+        """Of the groups with several messages, the checksums of those that came, the oldest first."""
         self._buckets = DigestTable("dd")
         """By object: tokens, when they were counted."""
 
@@ -41,18 +42,18 @@ class EventCorrelator:
         """The key under which an event is written or counted, None if it is not told at all. Its last part is COMBINED for a combined one."""
         obj = (about.kind, about.namespace, about.name, about.uid, about.api_version)
         group = (*obj, event_type, reason)
-        is_one_of_many = self._is_one_of_many(digest_of(*group), digest_of(message), now)
+        is_one_of_many = self._is_one_of_many(digest_of(*group), crc32(message.encode(errors="surrogatepass")), now)
         key = (*group, about.field_path, COMBINED if is_one_of_many else message)
         return key if self._may_speak(digest_of(*obj), now) else None
 
-    def _is_one_of_many(self, group: bytes, message: bytes, now: float) -> bool:
-        known = self._groups.get(group)
+    def _is_one_of_many(self, group: bytes, message: int, now: float) -> bool:
+        known = self._groups.take(group)
         if known is None or now - known[1] > FORGOTTEN:
             self._messages.pop(group, None)
-            self._groups.put(group, message, now)
+            self._groups.write(group, message, now)
             return False
         first, _ = known
-        self._groups.put(group, first, now)
+        self._groups.write(group, first, now)
         messages = self._messages.pop(group, None) or {first: None}
         messages[message] = None
         if len(messages) > 1:
@@ -65,8 +66,8 @@ class EventCorrelator:
         return True
 
     def _may_speak(self, obj: bytes, now: float) -> bool:
-        left, last = self._buckets.get(obj) or (float(BURST), now)
+        left, last = self._buckets.take(obj) or (float(BURST), now)
         tokens: float = min(float(BURST), left + (now - last) / REFILL)
         may = tokens >= 1.0
-        self._buckets.put(obj, tokens - may, now)
+        self._buckets.write(obj, tokens - may, now)
         return may

@@ -25,12 +25,15 @@ class WrittenEvents:
         if row is None or now - row[2] > KEPT_SECONDS:
             return None
         ending, count = row[0], min(row[1] + 1, _MOST)
-        self._rows.put(digest, ending, count, _seconds(now))
+        self._rows.take(digest)
+        self._rows.write(digest, ending, count, _seconds(now))
         return ending.hex(), count
 
     def put(self, key: Key, ending: str, now: float) -> None:
         """Remember an event that is written for the first time. ending: 16 hexadecimal digits."""
-        self._rows.put(digest_of(*key), bytes.fromhex(ending), 1, _seconds(now))
+        digest = digest_of(*key)
+        self._rows.take(digest)
+        self._rows.write(digest, bytes.fromhex(ending), 1, _seconds(now))
 
 
 def _seconds(now: float) -> int:

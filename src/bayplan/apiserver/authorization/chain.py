@@ -32,6 +32,7 @@ NAMESPACES: Final = "namespaces"
 """A namespace is in the namespace of its own name, so that roles in it may allow reading it; verdicts about it depend on the name."""
 _GRANTED_BYTES: Final = 16 << 20
 _KEY_BYTES: Final = 150
+"""What is remembered of requests that a rule allows for every name, and what one sort of them takes."""
 _SELECTING: Final = ("list", "watch")
 """Verbs whose verdicts may depend on what is selected."""
 _Key = tuple[str, tuple[str, ...], str, Kind, str, str, bool]
