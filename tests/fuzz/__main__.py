@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from tests.fuzz import allocators
 from tests.fuzz.cases import Case, Cases
 from tests.fuzz.isolation import enter_own_network
 from tests.fuzz.piped import fuzz_pipe
@@ -144,12 +145,14 @@ def main() -> int:
     parser.add_argument(
         "--seed", type=int, default=random.SystemRandom().randrange(1 << 32), help="begin of all chance"
     )
+    allocators.add_option(parser)
     options = parser.parse_args()
-    print(f"seed {options.seed}", flush=True)
+    environment = allocators.environment(options.allocator)
+    print(f"seed {options.seed}, allocator {options.allocator}", flush=True)
     enter_own_network()
     faults = asyncio.run(fuzz_pipe(options.seed, max(options.requests // 20, 100), options.seconds / 10))
     with tempfile.TemporaryDirectory(prefix="bayplan-fuzz-") as directory:
-        cluster = Cluster(Path(directory))
+        cluster = Cluster(Path(directory), environment=environment)
         run = Run(cluster, options.seed, options.requests, options.seconds)
         with contextlib.ExitStack() as stack:
             stack.callback(cluster.stop)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.load import Target as Address
@@ -22,14 +23,15 @@ _SECRET = re.compile(r"Bearer\s+\S{8,}|BEGIN [A-Z ]*PRIVATE KEY")
 class Cluster:
     """A running cluster. Ended by `stop`."""
 
-    def __init__(self, directory: Path, nodes: int = 2) -> None:
+    def __init__(self, directory: Path, nodes: int = 2, environment: Mapping[str, str] = os.environ) -> None:
         self._log = directory / "log"
         kubeconfig = directory / "kubeconfig"
         arguments = ["--port", "0", "--data-dir", str(directory / "data"), "--kubeconfig", str(kubeconfig)]
         arguments += ["--nodes", str(nodes), "--apiserver-flag=--event-ttl=20s"]
         arguments += ["--apiserver-flag=--disable-http2-serving=false"]
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen([BAYPLAN, "up", *arguments], stdout=log, stderr=subprocess.STDOUT)
+            command = [BAYPLAN, "up", *arguments]
+            self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
         deadline = time.monotonic() + _START_SECONDS
         while "ready" not in self.log():
             if self._process.poll() is not None or time.monotonic() > deadline:

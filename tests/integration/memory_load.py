@@ -11,11 +11,12 @@ import json
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks import load
+from tests.fuzz import allocators
 from tests.fuzz.target import Cluster
 
 _PODS = "/api/v1/namespaces/default/pods"
@@ -99,10 +100,10 @@ def _shown(memory: list[float]) -> str:
     return " + ".join(f"{one:.1f}" for one in memory)
 
 
-def measure(pods: int, batch: int, warm_up: int, rest: float) -> None:
+def measure(pods: int, batch: int, warm_up: int, rest: float, environment: Mapping[str, str]) -> None:
     """Measure one cluster. The processes are those of API server, fork server and components, in this order."""
     with tempfile.TemporaryDirectory(prefix="bayplan-memory-") as directory:
-        cluster = Cluster(Path(directory), nodes=batch // _PODS_PER_NODE + 1)
+        cluster = Cluster(Path(directory), nodes=batch // _PODS_PER_NODE + 1, environment=environment)
         try:
             report, churn = Report(cluster), Load(cluster)
             time.sleep(5)  # the nodes come and are ready
@@ -131,8 +132,10 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=2000, help="pods that are there at the same time")
     parser.add_argument("--warm-up", type=int, default=1, help="batches before the second base is measured")
     parser.add_argument("--rest", type=float, default=REST_SECONDS, help="seconds after the warm-up and at the end")
+    allocators.add_option(parser)
     options = parser.parse_args()
-    measure(options.pods, options.batch, options.warm_up, options.rest)
+    environment = allocators.environment(options.allocator)
+    measure(options.pods, options.batch, options.warm_up, options.rest, environment)
 
 
 if __name__ == "__main__":
