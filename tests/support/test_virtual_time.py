@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -120,3 +121,14 @@ def test_errors_in_virtual_time_come_from_nothing_else() -> None:
     with pytest.raises(ValueError, match="broken") as caught:
         run(fail())
     assert caught.value.__context__ is None
+
+
+def test_a_run_leaves_no_cycles_behind() -> None:
+    class Part:
+        def __init__(self) -> None:
+            self.whole = self
+
+    async def story() -> weakref.ref[Part]:
+        return weakref.ref(Part())
+
+    assert run(story())() is None
