@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bayplan.api.node_groups import GROUP_LABEL
+from bayplan.api.nodes import GROUP_LABEL
 from bayplan.api.types import apps_v1, core_v1, meta_v1, policy_v1
 from bayplan.cluster.autoscaling import sandbox_maker
 from bayplan.controllers.autoscaling import cluster_autoscaler_plan

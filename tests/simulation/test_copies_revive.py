@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from bayplan.api.codec import encode
-from bayplan.api.simulated_nodes import SIMULATED
+from bayplan.api.nodes import SIMULATED
 from bayplan.api.types import apps_v1, batch_v1, core_v1, meta_v1, storage_v1
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.settings import ClusterSettings

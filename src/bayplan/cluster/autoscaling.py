@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from bayplan.api.errors import ApiError
-from bayplan.api.node_groups import GROUP_LABEL
+from bayplan.api.nodes import GROUP_LABEL
 from bayplan.api.types import apps_v1, core_v1, policy_v1, resource_v1, storage_v1
 from bayplan.client import Client
 from bayplan.client.errors import ClientError

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
+from bayplan.api.nodes import is_ready_node
 from bayplan.api.types import core_v1
 from bayplan.client import Client
-from bayplan.controllers.nodes.nodes import is_ready_node
 from bayplan.support.timestamps import parse_rfc3339
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from msgspec.structs import replace
 
 from bayplan.api.errors import ApiError
-from bayplan.api.simulated_nodes import SIMULATED
+from bayplan.api.nodes import SIMULATED
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.api.validation.profiles import MIRROR

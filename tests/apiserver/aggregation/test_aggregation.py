@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from bayplan.api.errors import ApiError
-from bayplan.api.simulated_nodes import SIMULATED
+from bayplan.api.nodes import SIMULATED
 from bayplan.api.types import apiregistration_v1, core_v1, discovery_v1, meta_v1, rbac_v1
 from bayplan.apiserver import upkeep
 from bayplan.apiserver.aggregation.forwarding import relay_to

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import pytest
 
-from bayplan.api.simulated_nodes import SIMULATED
+from bayplan.api.nodes import SIMULATED
 from bayplan.api.types import core_v1, discovery_v1, meta_v1
 from bayplan.apiserver.routing.forwards import parse_forward
 from bayplan.apiserver.routing.service_routes import NoRoute, SimulatedService

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from bayplan.api.errors import ApiError
-from bayplan.api.simulated_nodes import SIMULATED
+from bayplan.api.nodes import SIMULATED
 from bayplan.api.types import admissionregistration_v1 as admission
 from bayplan.api.types import core_v1, discovery_v1, meta_v1
 from bayplan.apiserver.requests import Request

@@ -11,8 +11,8 @@ import pytest
 
 from bayplan.api.codec import decode, encode, to_tree
 from bayplan.api.errors import ApiError
+from bayplan.api.nodes import SIMULATED
 from bayplan.api.pods.container_logs import LogOptions
-from bayplan.api.simulated_nodes import SIMULATED
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.simulated.logs import log_of, run_of
 from bayplan.client import Client

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bayplan.api.simulated_nodes import SIMULATED
+from bayplan.api.nodes import SIMULATED
 from bayplan.api.types import core_v1, discovery_v1, meta_v1
 from bayplan.apiserver.requests import Request, Response
 from bayplan.apiserver.routing.forwards import parse_forward

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import yaml
 
-from bayplan.api.node_groups import GROUP_LABEL
+from bayplan.api.nodes import GROUP_LABEL
 from bayplan.api.types import apps_v1, core_v1, policy_v1
 from bayplan.cluster.settings import CLUSTER_CONTROLLERS, ClusterSettings
 from bayplan.kubelet.simulator.nodes.groups import parse_groups

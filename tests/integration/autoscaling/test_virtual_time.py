@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from bayplan.api.errors import ApiError
-from bayplan.api.node_groups import GROUP_LABEL
+from bayplan.api.nodes import GROUP_LABEL
 from bayplan.api.types import apps_v1, autoscaling_v2, core_v1, meta_v1
 from bayplan.cluster.settings import CLUSTER_CONTROLLERS, ClusterSettings
 from bayplan.controllers.autoscaling.cluster_autoscaler_expanders import PRIORITY_MAP

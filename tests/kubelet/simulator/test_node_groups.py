@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bayplan.api.node_groups import GROUP_LABEL
+from bayplan.api.nodes import GROUP_LABEL
 from bayplan.kubelet.simulator.nodes.groups import (
     NodeGroupSettingError,
     is_new,

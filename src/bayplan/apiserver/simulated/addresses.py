@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING, Final
 
-from bayplan.api.simulated_nodes import is_simulated
+from bayplan.api.nodes import is_simulated
 from bayplan.api.types import core_v1
 from bayplan.apiserver.reads.watching import Entry, Event, Watcher
 from bayplan.support.memory.memo import memoized

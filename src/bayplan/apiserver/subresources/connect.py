@@ -17,7 +17,7 @@ from bayplan.api.errors import (
     invalid_object,
     not_found_error,
 )
-from bayplan.api.simulated_nodes import is_simulated
+from bayplan.api.nodes import is_simulated
 from bayplan.api.times import SECONDS_LAYOUT, TimeError, canonical
 from bayplan.api.types import core_v1
 from bayplan.apiserver.authorization.attributes import attributes_of

@@ -12,8 +12,8 @@ from typing import Any
 
 from bayplan.api.codec import encode
 from bayplan.api.errors import not_found_error
+from bayplan.api.nodes import SIMULATED
 from bayplan.api.quantity import Quantity
-from bayplan.api.simulated_nodes import SIMULATED
 from bayplan.api.simulated_usage import container_usage, total_usage
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.context import Call

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from aiohttp import web
 
 from bayplan.api.errors import ApiError, bad_request, internal_error
+from bayplan.api.nodes import is_simulated
 from bayplan.api.pods.container_logs import LogOptions
-from bayplan.api.simulated_nodes import is_simulated
 from bayplan.api.types import core_v1
 from bayplan.apiserver.context import Call
 from bayplan.apiserver.requests import Response, bool_parameter, int_parameter

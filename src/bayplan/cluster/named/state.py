@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from bayplan.api.errors import ApiError
+from bayplan.api.nodes import is_ready_node
 from bayplan.api.types import core_v1
 from bayplan.client import Client
 from bayplan.client.errors import KubeconfigError, TransportError
 from bayplan.client.http import HttpTransport
 from bayplan.client.kubeconfig import load
 from bayplan.cluster.named.records import NamedCluster
-from bayplan.controllers.nodes.nodes import is_ready_node
 from bayplan.support.system.process_ids import ProcessId
 
 RUNNING: Final = "Running"

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from bayplan.api.errors import ApiError
-from bayplan.api.node_groups import GROUP_LABEL
+from bayplan.api.nodes import GROUP_LABEL, is_ready_node
 from bayplan.api.types import apps_v1, core_v1, policy_v1
 from bayplan.client.errors import ClientError
 from bayplan.controllers.autoscaling.cluster_autoscaler_expanders import PRIORITY, PRIORITY_MAP, choose
@@ -38,7 +38,6 @@ from bayplan.controllers.autoscaling.cluster_autoscaler_rules import (
 )
 from bayplan.controllers.autoscaling.cluster_autoscaler_status import NAME, NAMESPACE, StatusWriter, status_of
 from bayplan.controllers.base import Controller, ControllerContext
-from bayplan.controllers.nodes.nodes import is_ready_node
 from bayplan.controllers.pods import has_ended
 from bayplan.informers import Informer
 from bayplan.support.timestamps import parse_rfc3339

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from bayplan.api.codec import encode
-from bayplan.api.node_groups import GROUP_LABEL
+from bayplan.api.nodes import GROUP_LABEL
 from bayplan.api.pods.resources import pod_total
 from bayplan.api.quantity import milli_value, value
 from bayplan.api.quota.amounts import ZERO

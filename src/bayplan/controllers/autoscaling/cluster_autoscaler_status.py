@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from bayplan.api.errors import ApiError
+from bayplan.api.nodes import is_ready_node
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.client import Client
 from bayplan.controllers.autoscaling.cluster_autoscaler_plan import View
 from bayplan.controllers.autoscaling.cluster_autoscaler_rules import NodeGroup
-from bayplan.controllers.nodes.nodes import is_ready_node
 from bayplan.support.timestamps import rfc3339
 
 NAMESPACE, NAME = "kube-system", "cluster-autoscaler-status"

@@ -10,11 +10,11 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from bayplan.api.errors import ApiError
+from bayplan.api.nodes import is_ready_node
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import core_v1
 from bayplan.client.errors import ClientError
 from bayplan.controllers.base import Controller, with_condition
-from bayplan.controllers.nodes.nodes import is_ready_node
 from bayplan.controllers.pods import disruption_target, has_ended
 from bayplan.informers.cache import key_of
 

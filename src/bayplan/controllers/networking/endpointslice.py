@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
+from bayplan.api.nodes import is_ready_node
 from bayplan.api.types import core_v1, discovery_v1, meta_v1
 from bayplan.controllers.base import owner_reference
 from bayplan.controllers.networking import endpointslice_rules as rules
@@ -23,7 +24,6 @@ from bayplan.controllers.networking.service_pods import (
     with_address,
     with_trigger,
 )
-from bayplan.controllers.nodes.nodes import is_ready_node
 from bayplan.informers.cache import key_of
 
 MANAGER = "endpointslice-controller.k8s.io"

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from bayplan.api.nodes import is_ready_node
 from bayplan.api.quantity import milli_value
 from bayplan.api.types import core_v1, discovery_v1
 from bayplan.controllers.networking.endpointslice_rules import ZONE, Changes, Shape, Slice, identity
-from bayplan.controllers.nodes.nodes import is_ready_node
 
 ENABLED = "Topology Aware Hints has been enabled"
 DISABLED = "Topology Aware Hints has been disabled"

@@ -8,10 +8,10 @@ from __future__ import annotations
 import msgspec
 
 from bayplan.api.errors import ApiError
+from bayplan.api.nodes import is_ready_node
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import core_v1
 from bayplan.controllers.nodes.cloud import CloudController, CloudError
-from bayplan.controllers.nodes.nodes import is_ready_node
 from bayplan.informers.cache import key_of
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"

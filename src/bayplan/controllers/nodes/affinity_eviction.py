@@ -13,6 +13,7 @@ import logging
 from collections.abc import Sequence
 
 from bayplan.api.errors import ApiError
+from bayplan.api.nodes import is_ready_node
 from bayplan.api.pods.execution_rules import annotation_errors, grace_of
 from bayplan.api.types import core_v1
 from bayplan.client.errors import TransportError
@@ -21,7 +22,6 @@ from bayplan.controllers.nodes.affinity_eviction_index import Broken, ExecutionI
 from bayplan.controllers.nodes.affinity_eviction_metrics import AffinityEvictionMetrics
 from bayplan.controllers.nodes.affinity_eviction_rules import OwnerBackOff, eviction_rate, retry_delay
 from bayplan.controllers.nodes.node_zones import FULL, Limiter, states_of, zone_of
-from bayplan.controllers.nodes.nodes import is_ready_node
 from bayplan.informers.cache import key_of
 from bayplan.support.timestamps import parse_rfc3339
 

@@ -9,11 +9,11 @@ import logging
 from typing import Any
 
 from bayplan.api.errors import ApiError
+from bayplan.api.nodes import is_ready_node
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import core_v1
 from bayplan.controllers.base import condition_of, with_condition
 from bayplan.controllers.nodes.cloud import CloudController, CloudError, Instance, Route, routes_of
-from bayplan.controllers.nodes.nodes import is_ready_node
 from bayplan.informers.cache import key_of
 from bayplan.support.timestamps import rfc3339
 

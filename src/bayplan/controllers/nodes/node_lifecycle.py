@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bayplan.api.errors import ApiError
+from bayplan.api.nodes import is_ready_node
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import coordination_v1, core_v1
 from bayplan.controllers.base import Controller, condition_of, with_condition
 from bayplan.controllers.nodes.node_zones import FULL, Limiter, rate_of, states_of, zone_of
-from bayplan.controllers.nodes.nodes import is_ready_node
 from bayplan.controllers.pods import index_by_node, is_ready
 from bayplan.support.timestamps import parse_rfc3339, rfc3339
 

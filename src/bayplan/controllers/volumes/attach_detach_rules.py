@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from bayplan.api.nodes import is_ready_node
 from bayplan.api.types import core_v1, meta_v1, storage_v1
 from bayplan.api.volume_attachments import UNIQUE_PREFIX, attachment_name, unique_name
-from bayplan.controllers.nodes.nodes import is_ready_node
 from bayplan.controllers.pods import has_ended
 
 MANAGED = "volumes.kubernetes.io/controller-managed-attach-detach"

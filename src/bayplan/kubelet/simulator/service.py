@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from bayplan.api.errors import ApiError
-from bayplan.api.simulated_nodes import SIMULATED
+from bayplan.api.nodes import SIMULATED
 from bayplan.api.types import coordination_v1, core_v1
 from bayplan.api.types.scalars import Quantity
 from bayplan.client import Client

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from bayplan.api.nodes import is_ready_node
 from bayplan.api.types import core_v1
-from bayplan.controllers.nodes.nodes import is_ready_node
 from bayplan.simulation.explanations.base import Explanation, Facts, condition, said
 from bayplan.simulation.fixes.changes import amount_of
 from bayplan.simulation.replay.figures import asked_for

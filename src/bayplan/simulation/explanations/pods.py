@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from bayplan.api.nodes import is_simulated
 from bayplan.api.pods.execution_rules import KINDS
-from bayplan.api.simulated_nodes import is_simulated
 from bayplan.api.types import core_v1
 from bayplan.controllers.base import controller_of
 from bayplan.simulation.explanations.base import Explanation, Facts, condition, key_of, said

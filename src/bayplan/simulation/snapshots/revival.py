@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from bayplan.api.codec import DecodeError
 from bayplan.api.defaults.pods import qos_class
 from bayplan.api.kinds import Kind
-from bayplan.api.simulated_nodes import SIMULATED
+from bayplan.api.nodes import SIMULATED
 from bayplan.api.strategies import strategy_for
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import apps_v1, core_v1, meta_v1

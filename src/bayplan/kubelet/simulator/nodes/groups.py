@@ -12,9 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bayplan.api.declared_features import DECLARED
-from bayplan.api.node_groups import GROUP_LABEL
+from bayplan.api.nodes import GROUP_LABEL, SIMULATED
 from bayplan.api.quantity import parse
-from bayplan.api.simulated_nodes import SIMULATED
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.kubelet.simulator.durations import parse_seconds
 from bayplan.kubelet.simulator.nodes.objects import MACHINE_LABELS, MANAGED_ATTACH, ZONE, zone_labels

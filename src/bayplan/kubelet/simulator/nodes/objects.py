@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from bayplan import KUBERNETES_VERSION
 from bayplan.api.declared_features import DECLARED
-from bayplan.api.simulated_nodes import SIMULATED
+from bayplan.api.nodes import SIMULATED
 from bayplan.api.types import coordination_v1, core_v1, meta_v1
 from bayplan.api.types.scalars import Quantity
 from bayplan.api.validation.resources import is_extended

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from bayplan.api.errors import ApiError
-from bayplan.api.node_groups import GROUP_LABEL
+from bayplan.api.nodes import GROUP_LABEL
 from bayplan.api.strategies.base import clone
 from bayplan.api.types import coordination_v1, core_v1
 from bayplan.client import Client
