@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -74,6 +75,7 @@ def page(figures: list[Figure]) -> str:
         "not at the figure. Library mode decides and accounts without an API, in a process that collects garbage as seldom as Bayplan's.",
         "Events are written behind the work they tell of: the last ones of such a burst come",
         "some seconds after its last binding. Machines of one kind differ, also from day to day, by a factor of two: only figures of one run can be compared.",
+        f"The interpreter was {sys.version}.",
         "",
         "| benchmark | measure | value | unit | Kubernetes 1.36.2 + etcd |",
         "|---|---|---:|---|---|",
