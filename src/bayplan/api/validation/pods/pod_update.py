@@ -196,19 +196,22 @@ def validate_resize(new: core_v1.Pod, old: core_v1.Pod) -> list[FieldError]:
     moved = _moved_containers(new.spec, old.spec)
     if moved:
         return [*errors, *moved]
-    for index, (after, before) in enumerate(zip(new.spec.init_containers, old.spec.init_containers, strict=True)):
-        where = f"spec.initContainers[{index}]"
-        _check_resized(errors, f"{where}.resources", after, before)
-        if _without_resized(after, before) != before:
-            errors.append(forbidden(where, "only cpu and memory resources for init or sidecar containers are mutable"))
-        restarts = any(each.restart_policy == "RestartContainer" for each in after.resize_policy)
-        if restarts and after != before and before.restart_policy != "Always":
-            text = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"
-            errors.append(forbidden(where, text))
-    for index, (after, before) in enumerate(zip(new.spec.containers, old.spec.containers, strict=True)):
-        _check_resized(errors, f"spec.containers[{index}].resources", after, before)
+    initial = [*zip(new.spec.init_containers, old.spec.init_containers, strict=True)]
+    others = [*zip(new.spec.containers, old.spec.containers, strict=True)]
+    for field, pairs in (("initContainers", initial), ("containers", others)):
+        for index, (after, before) in enumerate(pairs):
+            _check_resized(errors, f"spec.{field}[{index}].resources", after, before)
+    for after, before in others:
         if _without_resized(after, before) != before:
             errors.append(forbidden("spec", "only cpu and memory resources are mutable"))
+    for index, (after, before) in enumerate(initial):
+        where = f"spec.initContainers[{index}]"
+        if _without_resized(after, before) != before:
+            errors.append(forbidden(where, "only cpu and memory resources for init or sidecar containers are mutable"))
+        if after != before and before.restart_policy != "Always":
+            text = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"
+            restarting = (one for one in after.resize_policy if one.restart_policy == "RestartContainer")
+            errors.extend(forbidden(where, text) for _ in restarting)
     rest = _replace(new.spec, containers=old.spec.containers, init_containers=old.spec.init_containers, resources=level)
     if not errors and rest != old.spec:
         errors.append(forbidden("spec", "only cpu and memory resources are mutable"))
@@ -251,8 +254,8 @@ def _moved_containers(new: core_v1.PodSpec, old: core_v1.PodSpec) -> list[FieldE
 
 
 def _without_resized(after: core_v1.Container, before: core_v1.Container) -> core_v1.Container:
-    """The new container with the old amounts of cpu and memory."""
-    return _replace(after, resources=_with_old_amounts(after.resources, before.resources))
+    """The new container with the old amounts of cpu and memory, and no claims: these make any resize a change of more."""
+    return _replace(after, resources=_replace(_with_old_amounts(after.resources, before.resources), claims=()))
 
 
 def _with_old_amounts(
