@@ -286,7 +286,6 @@ def _key_bytes(key: Any) -> bytes:
 
 def _has_valid_times(errors: Errors, path: str, status: Status, leaf: x509.Certificate, spec: Spec) -> bool:
     """Whether times of a status fit its certificate; says why not."""
-    count = len(errors)
     if status.not_before is None:
         errors.append(required(f"{path}.notBefore", "must be present and consistent with the issued certificate"))
     if status.not_after is None:
@@ -294,7 +293,7 @@ def _has_valid_times(errors: Errors, path: str, status: Status, leaf: x509.Certi
     if status.begin_refresh_at is None:
         text = "must be present and in the range [notbefore+10min, notafter-10min]"
         errors.append(required(f"{path}.beginRefreshAt", text))
-    if len(errors) > count or status.not_before is None or status.not_after is None or status.begin_refresh_at is None:
+    if errors or status.not_before is None or status.not_after is None or status.begin_refresh_at is None:
         return False
     start, end = _seconds(leaf.not_valid_before_utc), _seconds(leaf.not_valid_after_utc)
     refresh, lifetime = parse_rfc3339(status.begin_refresh_at), end - start
