@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from bayplan.api.errors import OMITTED, duplicate, invalid, quoted, required, too_long, too_many, unsupported
 from bayplan.api.types import batch_v1
@@ -225,15 +226,16 @@ def index_intervals(text: str, completions: int) -> list[tuple[int, int]]:
             )
         numbers = []
         for end in ends:
-            if not re.fullmatch("[+-]?[0-9]+", end):
+            digits = re.fullmatch(r"\+?0*([0-9]{1,19})", end)
+            if digits is None or int(digits[1]) >= 2**63:
                 raise ValueError(f"cannot convert string to integer for index: {quoted(end)}")
-            number = int(end)
-            if number >= completions:
+            if int(digits[1]) >= completions:
                 raise ValueError(f"too large index: {quoted(end)}")
-            if number <= last:
-                raise ValueError(f"non-increasing order, previous: {last}, current: {number}")
-            numbers.append(number)
-            last = number
+            numbers.append(int(digits[1]))
+        for previous, current in (*pairwise(numbers), (last, numbers[0])):
+            if current <= previous:
+                raise ValueError(f"non-increasing order, previous: {previous}, current: {current}")
+        last = numbers[-1]
         found.append((numbers[0], numbers[-1]))
     return found
 
