@@ -129,3 +129,60 @@ def test_no_finalizer_is_added_to_an_object_that_is_going_away() -> None:
         'no new finalizers can be added if the object is being deleted, found new finalizers []string{"example.com/b"}'
     )
     assert not validate_object_meta_update(msgspec.structs.replace(old, finalizers=()), old)
+
+
+def owner(version: str = "v1", kind: str = "Pod", **more: object) -> meta_v1.OwnerReference:
+    given = {"api_version": version, "kind": kind, "name": "o", "uid": "u", **more}
+    return msgspec.structs.replace(meta_v1.OwnerReference(api_version="", kind="", name="", uid=""), **given)
+
+
+def entry(**members: object) -> meta_v1.ManagedFieldsEntry:
+    given = {"operation": "Update", "fields_type": "FieldsV1", **members}
+    return msgspec.structs.replace(meta_v1.ManagedFieldsEntry(), **given)
+
+
+LIMIT = 256 * 1024
+FIELDS = "metadata.managedFields[0]"
+
+
+@pytest.mark.parametrize(
+    ("members", "expected"),
+    [
+        ({"annotations": {"a": "x" * (LIMIT - 1)}}, []),
+        ({"annotations": {"a": "x" * LIMIT}}, ["metadata.annotations TOO_LONG"]),
+        ({"annotations": {"a": "é" * (LIMIT // 2)}}, ["metadata.annotations TOO_LONG"]),
+        ({"owner_references": (owner(), owner("apps/v1", "ReplicaSet"))}, []),
+        ({"owner_references": (owner("a/b/v1"),)}, ["metadata.ownerReferences.apiVersion INVALID"]),
+        ({"owner_references": (owner("apps/"),)}, ["metadata.ownerReferences.apiVersion INVALID"]),
+        ({"owner_references": (owner(kind="Event"),)}, ["metadata.ownerReferences INVALID"]),
+        ({"owner_references": (owner("apps/v1", "Event"),)}, []),
+        ({"owner_references": (owner(controller=True), owner(controller=False))}, []),
+        ({"owner_references": (owner(controller=True), owner(controller=True))}, ["metadata.ownerReferences INVALID"]),
+        ({"finalizers": ("orphan",)}, []),
+        ({"finalizers": ("foregroundDeletion",)}, []),
+        ({"finalizers": ("orphan", "foregroundDeletion")}, ["metadata.finalizers INVALID"]),
+        ({"managed_fields": (entry(),)}, []),
+        ({"managed_fields": (entry(operation="Apply", fields_type=""),)}, []),
+        ({"managed_fields": (entry(operation="Else"),)}, [f"{FIELDS}.operation INVALID"]),
+        ({"managed_fields": (entry(fields_type="Else"),)}, [f"{FIELDS}.fieldsType INVALID"]),
+        ({"managed_fields": (entry(manager="m" * 128, subresource="s" * 256),)}, []),
+        ({"managed_fields": (entry(manager="m" * 129),)}, [f"{FIELDS}.manager TOO_LONG"]),
+        ({"managed_fields": (entry(subresource="s" * 257),)}, [f"{FIELDS}.subresource TOO_LONG"]),
+        ({"generation": 0}, []),
+        ({"generation": -1}, ["metadata.generation INVALID"]),
+    ],
+)
+def test_metadata_at_its_bounds(members: dict[str, object], expected: list[str]) -> None:
+    assert problems(meta(**members)) == expected
+
+
+@pytest.mark.parametrize("member", ["labels", "annotations"])
+def test_parts_are_looked_at_again_when_one_of_them_changes(member: str) -> None:
+    wrong = {"labels": {"a b": "c"}}
+    old = meta(**wrong)
+    assert validate_object_meta_update(meta(**wrong), old) == []
+    changed = meta(**{**wrong, member: {**getattr(old, member), "d": "e"}})
+    found = validate_object_meta_update(changed, old)
+    assert [error.field for error in found] == ["metadata.labels"]
+    owned = meta(**wrong, owner_references=(owner(),))
+    assert [error.field for error in validate_object_meta_update(owned, old)] == ["metadata.labels"]
