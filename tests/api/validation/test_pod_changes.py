@@ -112,6 +112,86 @@ def test_users_and_health_of_containers(container: dict[str, Any], expected: lis
     assert status_problems({"containerStatuses": [{"name": "c", **container}]}, {}) == expected
 
 
+@pytest.mark.parametrize(
+    ("status", "spec", "expected"),
+    [
+        (
+            {"observedGeneration": 0, "conditions": [{"type": "Ready", "status": "True", "observedGeneration": 0}]},
+            {},
+            [],
+        ),
+        ({"observedGeneration": -1}, {}, ["observedGeneration INVALID"]),
+        (
+            {"conditions": [{"type": "Ready", "status": "True", "observedGeneration": -1}]},
+            {},
+            ["conditions[0].observedGeneration INVALID"],
+        ),
+        ({"conditions": [{"type": "a b", "status": "True"}]}, {}, ["conditions[0].Type INVALID"]),
+        ({"nominatedNodeName": "n"}, {}, []),
+        ({"nominatedNodeName": "N"}, {}, ["nominatedNodeName INVALID"]),
+        ({"nominatedNodeName": "n"}, {"nodeName": "m"}, ["nominatedNodeName FORBIDDEN"]),
+        ({"hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.1"}]}, {}, []),
+        ({"hostIP": "10.0.0.2", "hostIPs": [{"ip": "10.0.0.1"}]}, {}, ["hostIPs[0].ip INVALID"]),
+        ({"resourceClaimStatuses": [{"name": "a", "resourceClaimName": "x"}]}, {}, []),
+        ({"resourceClaimStatuses": [{"name": "a"}]}, {}, []),
+        ({"resourceClaimStatuses": [{"name": "b"}]}, {}, ["resourceClaimStatuses[0].name INVALID"]),
+        (
+            {"resourceClaimStatuses": [{"name": "a"}, {"name": "a"}]},
+            {},
+            ["resourceClaimStatuses[1].name DUPLICATE"],
+        ),
+        (
+            {"resourceClaimStatuses": [{"name": "a", "resourceClaimName": "X"}]},
+            {},
+            ["resourceClaimStatuses[0].name INVALID"],
+        ),
+    ],
+)
+def test_status_of_a_pod(status: dict[str, Any], spec: dict[str, Any], expected: list[str]) -> None:
+    claims = {"resourceClaims": [{"name": "a", "resourceClaimTemplateName": "t"}]}
+    assert status_problems(status, {}, {**claims, **spec}) == [f"status.{one}" for one in expected]
+
+
+def test_a_node_that_was_nominated_stays_so_once_the_pod_is_bound() -> None:
+    nominated = {"nominatedNodeName": "n"}
+    assert status_problems(nominated, nominated, {"nodeName": "m"}) == []
+
+
+@pytest.mark.parametrize(
+    ("now", "then", "policies", "is_allowed"),
+    [
+        (RUNS, ENDED, {}, False),
+        (ENDED, ENDED, {}, True),
+        (RUNS, RUNS, {}, True),
+        (RUNS, {**ENDED, "name": "other"}, {}, True),
+        (RUNS, ENDED, {"restartPolicy": "OnFailure"}, True),
+        (RUNS, {"name": "c", "state": {"terminated": {"exitCode": 0}}}, {"restartPolicy": "OnFailure"}, False),
+    ],
+)
+def test_what_ended_stays_so(
+    now: dict[str, Any], then: dict[str, Any], policies: dict[str, str], is_allowed: bool
+) -> None:
+    found = status_problems(
+        {"containerStatuses": [now]}, {"containerStatuses": [then]}, {"restartPolicy": "Never", **policies}
+    )
+    assert found == ([] if is_allowed else ["status.containerStatuses[0].state FORBIDDEN"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "restarts", "is_allowed"),
+    [("initContainers", None, False), ("initContainers", "Always", True), ("containers", None, False), ("containers", "OnFailure", True)],
+)  # fmt: skip
+def test_containers_with_a_policy_of_their_own_start_again(kind: str, restarts: str | None, is_allowed: bool) -> None:
+    one = {"name": "one", "image": "x", **({"restartPolicy": restarts} if restarts else {})}
+    plain = {"name": "c", "image": "x"}
+    spec: dict[str, Any] = {"restartPolicy": "Never", "containers": [plain], "initContainers": []}
+    spec[kind] = [*spec[kind], one]
+    field = "containerStatuses" if kind == "containers" else "initContainerStatuses"
+    started, ended = {**RUNS, "name": "one"}, {**ENDED, "name": "one"}
+    expected = [] if is_allowed else [f"status.{field}[0].state FORBIDDEN"]
+    assert status_problems({field: [started]}, {field: [ended]}, spec) == expected
+
+
 def test_conditions_keep_the_generation_they_were_observed_at() -> None:
     old = pod()
     old.status = codec.from_tree(

@@ -128,8 +128,7 @@ def _check_terminated(
     policy: str,
 ) -> None:
     """Terminated containers stay so unless the pod's restart policy, or their own, lets them start again. Ephemeral ones (`policy` "") never do."""
-    free = {one.name for one in spec.init_containers if one.restart_policy == "Always"}
-    free |= {one.name for one in spec.containers + spec.init_containers if one.restart_policy is not None}
+    free = {one.name for one in spec.containers + spec.init_containers if one.restart_policy is not None}
     for index, before in enumerate(old):
         ended = before.state.terminated
         if ended is None or before.name in free or (ended.exit_code != 0 and policy == "OnFailure"):
