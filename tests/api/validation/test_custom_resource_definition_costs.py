@@ -220,6 +220,8 @@ def test_costs_of_functions(expression: str, expected: int) -> None:
         # items of a list that is written there count as large as `self`, here an object
         ("['abcdefghijklmnopqrstuvwxyz'].all(x, x.startsWith(x))", 10 + 2 + (1 + 1 + 1 + 0) + 1),
         ("dyn([1]) == dyn([2])", 10 + 10 + 2 + 1),
+        # a loop over a list without items makes items as large as its body says, though it never runs
+        ("[].map(x, 'abcdefghijklmnopqrstuvwxyz')[0].contains('x')", 10 + 10 + 1 + 1 + 3),
     ],
 )
 def test_costs_follow_from_sizes(expression: str, expected: int) -> None:
