@@ -108,6 +108,14 @@ EQUIVALENT: Final = {
         "if len(vector) > _TABULATED:",
         "if len(vector) <= _TABULATED:",
     ): "which of two ways is quicker: both give the verdict of each bit set",
+    (
+        "if errors or status.not_before is None or status.not_after is None or status.begin_refresh_at is None:",
+        "if errors or status.not_before is None and status.not_after is None or status.begin_refresh_at is None:",
+    ): "each time that is missing has been told as an error",
+    (
+        "if errors or status.not_before is None or status.not_after is None or status.begin_refresh_at is None:",
+        "if errors or status.not_before is None or status.not_after is None and status.begin_refresh_at is None:",
+    ): "each time that is missing has been told as an error",
 }
 """Changes of a line that mean the same as the original, and why: they are neither noticed nor survivors."""
 

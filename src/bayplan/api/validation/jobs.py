@@ -89,18 +89,13 @@ def _check_completion_mode(errors: Errors, path: str, spec: batch_v1.JobSpec) ->
         if failed is None:
             text = f"must be specified when completions is above {_MAX_INDEXES}"
             errors.append(required(f"{path}.maxFailedIndexes", text))
-        if spec.parallelism is not None and spec.parallelism > _MAX_FAILED_WHEN_LARGE:
-            text = (
-                f"must be less than or equal to {_MAX_FAILED_WHEN_LARGE} when completions are above {_MAX_INDEXES} "
-                "and used with backoff limit per index"
-            )
-            errors.append(invalid(f"{path}.parallelism", spec.parallelism, text))
-        if failed is not None and failed > _MAX_FAILED_WHEN_LARGE:
-            text = (
-                f"must be less than or equal to {_MAX_FAILED_WHEN_LARGE} when completions are above {_MAX_INDEXES} "
-                "and used with backoff limit per index"
-            )
-            errors.append(invalid(f"{path}.maxFailedIndexes", failed, text))
+        text = (
+            f"must be less than or equal to {_MAX_FAILED_WHEN_LARGE} when completions are above {_MAX_INDEXES} "
+            "and used with backoff limit per index"
+        )
+        for name, value in (("parallelism", spec.parallelism), ("maxFailedIndexes", failed)):
+            if value is not None and value > _MAX_FAILED_WHEN_LARGE:
+                errors.append(invalid(f"{path}.{name}", value, text))
 
 
 def _check_failure_policy(errors: Errors, path: str, spec: batch_v1.JobSpec) -> None:
@@ -116,9 +111,8 @@ def _check_failure_policy(errors: Errors, path: str, spec: batch_v1.JobSpec) -> 
                 text = "requires the backoffLimitPerIndex to be set"
                 errors.append(invalid(f"{where}.action", rule.action, text))
         elif rule.action not in _ACTIONS:
-            supported = _ACTIONS
             errors.append(
-                unsupported(f"{where}.action", rule.action, supported)
+                unsupported(f"{where}.action", rule.action, _ACTIONS)
                 if rule.action
                 else required(f"{where}.action", _valid_values(_ACTIONS))
             )

@@ -254,7 +254,7 @@ def _moved_containers(new: core_v1.PodSpec, old: core_v1.PodSpec) -> list[FieldE
 
 
 def _without_resized(after: core_v1.Container, before: core_v1.Container) -> core_v1.Container:
-    """The new container with the old amounts of cpu and memory, and no claims: these make any resize a change of more."""
+    """The new container with the old amounts of cpu and memory, and no claims, as in Kubernetes."""
     return _replace(after, resources=_replace(_with_old_amounts(after.resources, before.resources), claims=()))
 
 
