@@ -254,7 +254,7 @@ def _moved_containers(new: core_v1.PodSpec, old: core_v1.PodSpec) -> list[FieldE
 
 
 def _without_resized(after: core_v1.Container, before: core_v1.Container) -> core_v1.Container:
-    """The new container with the old amounts of cpu and memory, and no claims, as in Kubernetes."""
+    """The new container with the old amounts of cpu and memory, without claims."""
     return _replace(after, resources=_replace(_with_old_amounts(after.resources, before.resources), claims=()))
 
 
@@ -271,8 +271,6 @@ def _with_old_amounts(
 
 
 def _check_resized(errors: Errors, path: str, after: core_v1.Container, before: core_v1.Container) -> None:
-    new, old = after.resources, before.resources
-    if old.requests.keys() - new.requests.keys():
-        errors.append(forbidden(f"{path}.requests", "resource requests cannot be removed"))
-    if old.limits.keys() - new.limits.keys():
-        errors.append(forbidden(f"{path}.limits", "resource limits cannot be removed"))
+    for name in ("requests", "limits"):
+        if getattr(before.resources, name).keys() - getattr(after.resources, name).keys():
+            errors.append(forbidden(f"{path}.{name}", f"resource {name} cannot be removed"))
