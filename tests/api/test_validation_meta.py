@@ -167,6 +167,8 @@ FIELDS = "metadata.managedFields[0]"
         ({"managed_fields": (entry(fields_type="Else"),)}, [f"{FIELDS}.fieldsType INVALID"]),
         ({"managed_fields": (entry(manager="m" * 128, subresource="s" * 256),)}, []),
         ({"managed_fields": (entry(manager="m" * 129),)}, [f"{FIELDS}.manager TOO_LONG"]),
+        ({"managed_fields": (entry(manager="ü" * 65),)}, [f"{FIELDS}.manager TOO_LONG"]),
+        ({"managed_fields": (entry(manager="a\nb\u2028"),)}, [f"{FIELDS}.manager INVALID"] * 2),
         ({"managed_fields": (entry(subresource="s" * 257),)}, [f"{FIELDS}.subresource TOO_LONG"]),
         ({"generation": 0}, []),
         ({"generation": -1}, ["metadata.generation INVALID"]),

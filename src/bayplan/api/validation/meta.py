@@ -245,10 +245,22 @@ def _check_managed_fields(errors: list[FieldError], index: int, entry: meta_v1.M
         errors.append(invalid(f"{path}.operation", entry.operation, "must be `Apply` or `Update`"))
     if entry.fields_type not in ("", "FieldsV1"):
         errors.append(invalid(f"{path}.fieldsType", entry.fields_type, "must be `FieldsV1`"))
-    if len(entry.manager) > 128:
-        errors.append(too_long(f"{path}.manager", 128))
+    check_manager(errors, f"{path}.manager", entry.manager)
     if len(entry.subresource) > 256:
         errors.append(too_long(f"{path}.subresource", 256))
+
+
+def check_manager(errors: list[FieldError], path: str, manager: str) -> None:
+    """The name of a field manager is short and can be printed."""
+    if len(manager.encode()) > 128:
+        errors.append(too_long(path, 128))
+    if not manager.isprintable():
+        position = 0
+        for letter in manager:
+            if not letter.isprintable():
+                text = f"invalid character U+{ord(letter):04X} (at position {position})"
+                errors.append(invalid(path, manager, text))
+            position += len(letter.encode())
 
 
 def _check_finalizers(errors: list[FieldError], metadata: meta_v1.ObjectMeta, *, standard: bool) -> None:

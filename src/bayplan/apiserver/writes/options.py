@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bayplan.api.errors import ErrorType, FieldError, forbidden, invalid, invalid_object, required, unsupported_text
+from bayplan.api.errors import FieldError, forbidden, invalid_object, required, unsupported_text
+from bayplan.api.validation.meta import check_manager
 from bayplan.apiserver.requests import parameters
 
 _KINDS = {"create": "CreateOptions", "update": "UpdateOptions"}
-_MANAGER_BYTES = 128
 _FIELD_VALIDATION = ("", "Ignore", "Strict", "Warn")
 
 
@@ -38,26 +38,12 @@ def _refuse(kind: str, problems: list[FieldError]) -> None:
 
 
 def _problems(query: Mapping[str, str]) -> list[FieldError]:
-    problems = _manager_problems(query.get("fieldManager", ""))
+    problems: list[FieldError] = []
+    check_manager(problems, "fieldManager", query.get("fieldManager", ""))
     dry_run = parameters(query, "dryRun")
     if any(one != "All" for one in dry_run):
         problems.append(unsupported_text("dryRun", dry_run, ("All",)))
     validation = query.get("fieldValidation", "")
     if validation not in _FIELD_VALIDATION:
         problems.append(unsupported_text("fieldValidation", validation, _FIELD_VALIDATION))
-    return problems
-
-
-def _manager_problems(manager: str) -> list[FieldError]:
-    problems = []
-    if len(manager.encode()) > _MANAGER_BYTES:
-        text = f"may not be more than {_MANAGER_BYTES} bytes"
-        problems.append(FieldError(ErrorType.TOO_LONG, "fieldManager", None, text))
-    if not manager.isprintable():
-        position = 0
-        for letter in manager:
-            if not letter.isprintable():
-                text = f"invalid character U+{ord(letter):04X} (at position {position})"
-                problems.append(invalid("fieldManager", manager, text))
-            position += len(letter.encode())
     return problems
