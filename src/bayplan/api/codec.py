@@ -179,9 +179,7 @@ def decode_reporting(
 def _check_syntax(data: bytes) -> None:
     """Raises DecodeError for what is no JSON."""
     try:
-        msgspec.json.decode(data)
-    except msgspec.ValidationError:  # a number that is too large
-        return
+        msgspec.json.decode(data, type=msgspec.Raw)  # which does not mind numbers that are too large
     except msgspec.DecodeError as error:
         raise DecodeError(str(error)) from None
 
@@ -202,6 +200,7 @@ def _tree(cls: type[Any], data: bytes) -> dict[str, Any]:
     try:
         tree = msgspec.json.decode(data)
     except msgspec.ValidationError as error:  # valid JSON can only hold a number that is too large
+        _check_syntax(data)
         if number := infinite_number(data):
             raise _problem(cls, data, NumberError(too_large(number))) from None
         raise DecodeError(str(error)) from None

@@ -349,3 +349,38 @@ def test_a_token_of_another_namespace_is_not_asked_for() -> None:
             assert b"does not match the namespace sent on the request" in refused.body
 
     asyncio.run(run())
+
+
+BROKEN = (b"", b',"b":}', b' "b":1}', b"} x", b',"b":"\xff}', b',"b":"\\x"}', b',"b":"\x01"}', b',"b":01}', b"}}")
+"""What ends a document in the wrong way."""
+TOO_LARGE = (b"9" * 5000, b"9" * 320, b"1e999", b"-1e400")
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize(
+    ("method", "path", "media_type"),
+    [
+        ("POST", MAPS, JSON),
+        ("DELETE", f"{MAPS}/c", JSON),
+        ("POST", "/api/v1/namespaces/default/pods/c/eviction", JSON),
+        ("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", JSON),
+        *(("PATCH", f"{MAPS}/c", media_type) for media_type in (MERGE, STRATEGIC, OPERATIONS, APPLY)),
+    ],
+)
+def test_what_is_no_json_is_told_before_numbers_that_are_too_large(
+    method: str, path: str, media_type: str, broken: bytes
+) -> None:
+    async def run() -> None:
+        async with opened() as api:
+            made = b'{"metadata":{"name":"c"}}'
+            assert (await api.handle(Request("POST", MAPS, {}, ADMIN, made, JSON))).code == 201
+            for before in (b'{"x":', b'{"metadata":{"name":"a"},"gracePeriodSeconds":'):
+                codes = set()
+                for number in (b"1", *TOO_LARGE):
+                    text = before + number + broken
+                    response = await api.handle(Request(method, path, {"fieldManager": "m"}, ADMIN, text, media_type))
+                    codes.add(response.code)
+                    assert b"number 9" not in response.body
+                assert codes in ({400}, {404}), codes
+
+    asyncio.run(run())
