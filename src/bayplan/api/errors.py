@@ -125,15 +125,14 @@ def quoted(text: str) -> str:
     """A text in quotes as Go's `%q` writes it."""
     if text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
-    return f'"{"".join(map(_escaped, text))}"'
+    text = text.translate(_ESCAPES)
+    return f'"{text if text.isprintable() else "".join(map(_escaped, text))}"'
 
 
-_ESCAPES = dict(zip('\a\b\f\n\r\t\v"\\', 'abfnrtv"\\', strict=True))
+_ESCAPES = {ord(letter): "\\" + short for letter, short in zip('\a\b\f\n\r\t\v"\\', 'abfnrtv"\\', strict=True)}
 
 
 def _escaped(letter: str) -> str:
-    if letter in _ESCAPES:
-        return "\\" + _ESCAPES[letter]
     if letter.isprintable():
         return letter
     code = ord(letter)

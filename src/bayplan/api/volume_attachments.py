@@ -1,4 +1,4 @@
-"""Names by which attached volumes of storage drivers (CSI) are known, to controllers and kubelets alike. Pure functions.
+"""Names on which controllers of storage drivers (CSI) and kubelets agree: of attached volumes, and an annotation. Pure functions.
 
 Source of the behaviour: Kubernetes' CSI volume plugin.
 """
@@ -11,6 +11,8 @@ from typing import Final
 from bayplan.api.types import storage_v1
 
 UNIQUE_PREFIX: Final = "kubernetes.io/csi/"
+NODE_EXPANSION_NOT_REQUIRED: Final = "volume.kubernetes.io/node-expansion-not-required"
+"""On a claim whose volume grows without its nodes."""
 
 
 def attachment_name(driver: str, handle: str, node_name: str) -> str:

@@ -6,8 +6,8 @@ import logging
 
 from bayplan.api.quantity import Quantity, binary, parse
 from bayplan.api.types import core_v1
+from bayplan.api.volume_attachments import NODE_EXPANSION_NOT_REQUIRED
 from bayplan.csi import messages as csi
-from bayplan.csi.annotations import NODE_EXPANSION_NOT_REQUIRED
 from bayplan.csi.errors import CsiError
 from bayplan.csi_controller import resize_rules as rules
 from bayplan.csi_controller.capabilities import capability_of_volume

@@ -5,13 +5,16 @@ Only input that was refused comes here. Source: the scanner of Go's `encoding/js
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
 from typing import Final
 
+import msgspec
+
 from bayplan.api.errors import quoted
-from bayplan.api.json.nesting import EXCEEDED, MAX_DEPTH
+from bayplan.api.json.nesting import EXCEEDED, MAX_DEPTH, is_too_deep
 
 END: Final = "unexpected end of JSON input"
 _SPACES: Final = b" \t\r\n"
@@ -28,6 +31,10 @@ class _Wrong(Exception):
 
 def syntax_problem(data: bytes) -> str:
     """What is wrong with text that should be one JSON value; "" if nothing is. Where it ends within a word or a number, a space is read."""
+    if not is_too_deep(data):
+        with contextlib.suppress(msgspec.DecodeError):
+            msgspec.json.decode(data, type=msgspec.Raw)  # which takes nothing that Go does not, and is quick
+            return ""
     try:
         _Scanner(data).document()
     except _Wrong as error:

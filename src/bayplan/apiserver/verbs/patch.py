@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -96,7 +97,7 @@ async def _patch(call: Call, change: Change | RepeatedWrite | None) -> Entry:
     def patched(old: Any) -> Any:
         served = old if call.kind is call.stored else convert(clone(old), call.stored, call.kind)
         obj = changes(call.strategy.shown(served))
-        return call.to_stored(obj, lambda error: changes.spoiled(type(obj), str(error)))
+        return call.to_stored(obj, lambda error: changes.spoiled(type(obj), error.__str__))
 
     written = await modify(call, patched, subresource=name, fresh=False)
     if change is not None and (changes.is_partial or not name) and not call.warnings:
@@ -159,16 +160,16 @@ class Patch:
         except PatchError as error:
             raise patch_failure(error) from None
 
-    def spoiled(self, cls: type[Any], why: str) -> ApiError:
-        """The answer to a patch whose result is no object of a class, as a decoder says."""
+    def spoiled(self, cls: type[Any], why: Callable[[], str]) -> ApiError:
+        """The answer to a patch whose result is no object of a class. why: what a decoder says, if nothing is told before that."""
         if self.patch_type == STRATEGIC:
-            why = first_unstructured_problem(cls, self.tree) or why
+            first = first_unstructured_problem(cls, self.tree)
         else:
-            why = head_problem(encode(self.tree)) or why
-        return self._spoiled(cls, why)
+            first = head_problem(encode(self.tree))
+        return self._spoiled(cls, first or why())
 
     def _refused(self, error: DecodeError) -> ApiError:
-        return self.spoiled(self.kind.type, str(error))
+        return self.spoiled(self.kind.type, error.__str__)
 
     def _spoiled(self, cls: type[Any], why: str) -> ApiError:
         if self.kind.is_custom:
@@ -184,7 +185,8 @@ class Patch:
             obj, problems = self._reported(cls)
         except DecodeError as error:
             self._keep_numbers(cls)
-            raise self.spoiled(cls, self._other_type(cls) or self._first_problem(cls) or str(error)) from None
+            why = str(error)
+            raise self.spoiled(cls, lambda: self._other_type(cls) or self._first_problem(cls) or why) from None
         problems = [*self.problems, *(self._in_order(cls, problems) if len(problems) > 1 else problems)]
         if problems:
             call.check_quantities(obj, self._refused)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from bayplan.api.codec import to_tree
 from bayplan.api.quantity import Quantity, parse
 from bayplan.api.types import core_v1
-from bayplan.csi.annotations import NODE_EXPANSION_NOT_REQUIRED
+from bayplan.api.volume_attachments import NODE_EXPANSION_NOT_REQUIRED
 
 STORAGE: Final = "storage"
 PENDING, IN_PROGRESS, INFEASIBLE = "NodeResizePending", "NodeResizeInProgress", "NodeResizeInfeasible"
