@@ -13,6 +13,7 @@ from bayplan.api.types import apps_v1, batch_v1, core_v1, meta_v1, storage_v1
 from bayplan.cluster.cluster import Cluster
 from bayplan.cluster.settings import ClusterSettings
 from bayplan.controllers.workloads.job_indexes import ANNOTATION
+from bayplan.controllers.workloads.job_rules import FIRST_BACK_OFF
 from bayplan.kubelet.simulator.nodes.objects import SILENT
 from bayplan.kubelet.simulator.settings import SimulatorSettings
 from bayplan.simulation.readers.live import read_live
@@ -20,7 +21,7 @@ from bayplan.simulation.snapshots.anonymize import anonymized
 from bayplan.simulation.snapshots.revival import revived
 from bayplan.simulation.snapshots.snapshot import ClusterSnapshot
 from bayplan.testing.builders import container, deployment, node, owner, pod, selector, template
-from bayplan.testing.cluster import LiveCluster, eventually, running_cluster
+from bayplan.testing.cluster import PATIENCE, LiveCluster, eventually, running_cluster
 from tests.simulation.objects import copy_of, running
 
 NOW = 1_767_323_045.0
@@ -106,7 +107,8 @@ def test_pods_of_an_indexed_job_keep_their_part_of_the_work() -> None:
             before = await indexes(second)
             gone = next(one for one in copy.of("Pod") if one.metadata.uid == before["0"])
             await second.client.delete(core_v1.Pod, gone.metadata.name, "default")
-            await second.eventually(lambda: _made_again(second, indexes, before))
+            wait = FIRST_BACK_OFF + PATIENCE  # a pod that is gone counts as failed
+            await second.eventually(lambda: _made_again(second, indexes, before), within=wait)
             after = await indexes(second)
             assert (sorted(after), after["1"]) == (["0", "1"], before["1"])
 
