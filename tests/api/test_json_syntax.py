@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import random
+
 import pytest
 
 from bayplan.api.json.syntax import repaired, syntax_problem
@@ -66,3 +69,51 @@ def test_what_is_wrong_is_said_as_go_says_it(text: bytes, problem: str) -> None:
 def test_texts_that_are_no_unicode_are_replaced() -> None:
     assert repaired(rb'{"a": "x\ud800"}').decode() == '{"a": "x\ufffd"}'
     assert repaired(b'["\xff"]').decode() == '["\ufffd"]'
+
+
+PIECES = (
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    ",",
+    '"',
+    "\\",
+    "u",
+    "0",
+    "1",
+    "-",
+    ".",
+    "e",
+    "true",
+    "null",
+    " ",
+    "\t",
+    "\n",
+    "\x00",
+    "\x0b",
+    "\x7f",
+    "\xa0",
+    "\ufeff",
+    "/",
+    "\\ud8",
+)
+DOCUMENTS = ('{"a":[1,2.5e3,"x\\n"],"b":{"c":null}}', "[]", '""', '{"a":"\\ud800\\udc00"}', "-0.0", ' {"a" : 1 } \n')
+
+
+def test_nothing_is_wrong_with_what_another_reader_takes_and_only_with_that() -> None:
+    chance, taken = random.Random(1), 0
+    for _ in range(20_000):
+        text = chance.choice(DOCUMENTS)
+        for _ in range(chance.randrange(1, 4)):
+            at = chance.randrange(len(text) + 1)
+            text = text[:at] + chance.choice(PIECES) + text[at + chance.randrange(2) :]
+        try:
+            json.loads(text)
+            is_json = True
+        except ValueError:
+            is_json = False
+        taken += is_json
+        assert (not syntax_problem(text.encode())) is is_json, text
+    assert 500 < taken < 5_000

@@ -110,4 +110,5 @@ def test_depth_costs_no_stack() -> None:
 def test_thousands_of_small_objects_are_written_in_a_moment() -> None:
     owners = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": str(one)} for one in range(40_000)]
     with cpu_time_below(1.2):
-        to_yaml(json.dumps({"ownerReferences": owners}).encode())
+        written = to_yaml(json.dumps({"ownerReferences": owners}).encode())
+    assert written.count(b"\n- apiVersion: v1\n  kind: Pod\n  name: p\n  uid: ") == 40_000

@@ -1,6 +1,6 @@
 """What Go says of text that is no JSON, such as `invalid character 'x' looking for beginning of value`.
 
-Only input that was refused comes here. Source: the scanner of Go's `encoding/json`.
+Mostly input that was refused comes here. Source: the scanner of Go's `encoding/json`.
 """
 
 from __future__ import annotations

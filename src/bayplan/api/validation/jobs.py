@@ -221,11 +221,12 @@ def index_intervals(text: str, completions: int) -> list[tuple[int, int]]:
         numbers = []
         for end in ends:
             digits = re.fullmatch(r"\+?0*([0-9]{1,19})", end)
-            if digits is None or int(digits[1]) >= 2**63:
+            number = 2**63 if digits is None else int(digits[1])
+            if number >= 2**63:
                 raise ValueError(f"cannot convert string to integer for index: {quoted(end)}")
-            if int(digits[1]) >= completions:
+            if number >= completions:
                 raise ValueError(f"too large index: {quoted(end)}")
-            numbers.append(int(digits[1]))
+            numbers.append(number)
         for previous, current in (*pairwise(numbers), (last, numbers[0])):
             if current <= previous:
                 raise ValueError(f"non-increasing order, previous: {previous}, current: {current}")

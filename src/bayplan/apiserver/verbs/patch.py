@@ -97,7 +97,7 @@ async def _patch(call: Call, change: Change | RepeatedWrite | None) -> Entry:
     def patched(old: Any) -> Any:
         served = old if call.kind is call.stored else convert(clone(old), call.stored, call.kind)
         obj = changes(call.strategy.shown(served))
-        return call.to_stored(obj, lambda error: changes.spoiled(type(obj), error.__str__))
+        return call.to_stored(obj, lambda error: changes.spoiled(type(obj), lambda: str(error)))
 
     written = await modify(call, patched, subresource=name, fresh=False)
     if change is not None and (changes.is_partial or not name) and not call.warnings:
@@ -169,7 +169,7 @@ class Patch:
         return self._spoiled(cls, first or why())
 
     def _refused(self, error: DecodeError) -> ApiError:
-        return self.spoiled(self.kind.type, error.__str__)
+        return self.spoiled(self.kind.type, lambda: str(error))
 
     def _spoiled(self, cls: type[Any], why: str) -> ApiError:
         if self.kind.is_custom:
