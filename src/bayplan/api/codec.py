@@ -145,35 +145,37 @@ def decode(cls: type[Any], data: bytes) -> Any:
 
 
 def decode_reporting(
-    cls: type[Any], data: bytes, gates: Collection[str] = ALL_GATES, *, quotes: bool = True
+    cls: type[Any], data: bytes, gates: Collection[str] = ALL_GATES, *, quotes: bool = True, worded: bool = True
 ) -> tuple[Any, list[str]]:
     """An object from JSON, and what was dropped, worded as Kubernetes does: `unknown field "spec.foo"`. gates: Bayplan's own that are on.
 
-    quotes: whether characters in paths are escaped, which apimachinery's converter does not do. Raises DecodeError.
+    quotes: whether characters in paths are escaped, which apimachinery's converter does not do. worded: whether anybody reads what the error says, which takes
+    a second look at everything. Raises DecodeError.
     """
+    problem = _problem if worded else _unworded
     if number := large_number(data):
         _check_syntax(data)
-        raise _problem(cls, data, NumberError(too_large(number)))
+        raise problem(cls, data, NumberError(too_large(number)))
     if issubclass(cls, CustomObject):
         return _decode_custom(cls, data)
     try:
         if not may_have_gated_fields(data, gates):
             return settle(decoder(cls)(data)), []
     except FormError as error:
-        raise _problem(cls, data, error) from None
+        raise problem(cls, data, error) from None
     except msgspec.DecodeError:
         pass
     tree = _tree(cls, data)
     dropped: list[str] = []
     cleaned = schema.prune(tree, schema.definition_of(cls), dropped, gates)
-    if may_repeat_fields(data) and (problem := _first_problem(cls, data)):  # a value that another one replaced
-        raise DecodeError(problem)
+    if may_repeat_fields(data) and (first := _first_problem(cls, data)):  # a value that another one replaced
+        raise DecodeError(first)
     try:
         paths = dropped[:MAX_FIELD_ERRORS]
         problems = [f"unknown field {quoted(path)}" if quotes else f'unknown field "{path}"' for path in paths]
         return settle(decoder(cls)(encode(cleaned))), problems
     except (msgspec.DecodeError, FormError) as error:
-        raise _problem(cls, data, error) from None
+        raise problem(cls, data, error) from None
 
 
 def _check_syntax(data: bytes) -> None:
@@ -187,6 +189,10 @@ def _check_syntax(data: bytes) -> None:
 def _problem(cls: type[Any], data: bytes, error: Exception) -> DecodeError:
     """The first thing that is wrong with JSON for a class, in the order of the document."""
     return DecodeError((None if issubclass(cls, CustomObject) else _first_problem(cls, data)) or str(error))
+
+
+def _unworded(_cls: type[Any], _data: bytes, error: Exception) -> DecodeError:
+    return DecodeError(str(error))
 
 
 def _first_problem(cls: type[Any], data: bytes) -> str | None:

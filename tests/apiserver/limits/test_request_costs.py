@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from bayplan.api.errors import MAX_ERROR_BYTES
+from bayplan.api.json import decode_problems
+from bayplan.api.json.decode_problems import first_problem_of
 from bayplan.api.json.nesting import MAX_DEPTH
 from tests.apiserver.limits.bounded_requests import (
     APPLY,
@@ -29,6 +31,7 @@ from tests.apiserver.limits.bounded_requests import (
 )
 from tests.apiserver.serving import opened
 
+NO_TEXT = "json: cannot unmarshal number into Go struct field ConfigMap.data of type string"
 FREE = {"x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -132,6 +135,36 @@ def test_thousands_of_owners_are_told_in_short() -> None:
             assert len((await ask(api, "POST", MAPS, same))[1]["metadata"]["ownerReferences"]) == 1
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("content_type", "patch", "words"),
+    [
+        (MERGE_PATCH, {"data": {"a": 1}}, NO_TEXT),
+        (JSON_PATCH, [{"op": "add", "path": "/data/a", "value": 1}], NO_TEXT),
+        (STRATEGIC_PATCH, {"data": {"a": 1}}, "cannot convert int64 to string"),
+    ],
+)
+def test_what_a_patch_spoils_is_put_into_words_at_most_once(
+    content_type: str, patch: Any, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[bytes] = []
+
+    def counted(definition: str, data: bytes) -> str | None:
+        looks.append(data)
+        return first_problem_of(definition, data)
+
+    monkeypatch.setattr(decode_problems, "first_problem_of", counted)
+
+    async def run() -> None:
+        async with opened() as api:
+            await ask(api, "POST", MAPS, {"metadata": {"name": "a"}, "data": {"b": "c"}})
+            code, answer = await ask(api, "PATCH", f"{MAPS}/a", patch, content_type)
+            assert (code, answer["reason"]) == (422, "Invalid")
+            assert answer["message"].endswith(words)
+
+    asyncio.run(run())
+    assert len(looks) <= 1
 
 
 def test_thousands_of_values_outside_a_long_enum_are_told_in_short() -> None:

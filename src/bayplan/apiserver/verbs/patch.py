@@ -26,7 +26,7 @@ from bayplan.api.errors import (
     not_found_error,
     unsupported_media_type,
 )
-from bayplan.api.json.decode_problems import Refused
+from bayplan.api.json.decode_problems import Refused, first_problem
 from bayplan.api.json.unstructured import COMPARED_IN_BYTES, as_converted, first_unstructured_problem
 from bayplan.api.kinds import Kind
 from bayplan.api.patching.json_patches import PatchError, apply_json_patch, apply_merge_patch
@@ -144,7 +144,7 @@ class Patch:
         status = msgspec.json.decode(encode(obj.status))
         tree = self._applied({"metadata": {"uid": obj.metadata.uid}, "status": status}, type(obj))
         try:
-            new, problems = decode_reporting(type(obj), encode(tree))
+            new, problems = decode_reporting(type(obj), encode(tree), worded=False)
         except DecodeError:
             return None
         return None if problems else _with_parts(obj, new.status, new.metadata.uid)
@@ -211,7 +211,7 @@ class Patch:
                 if self.patch_type == STRATEGIC:
                     raise DecodeError("only the converter knows the order of names")
                 self.tree = msgspec.json.decode(as_written(self.patch_type, self.body, self.tree))
-            return decode_reporting(cls, encode(self.tree), gates, quotes=quotes)
+            return decode_reporting(cls, encode(self.tree), gates, quotes=quotes, worded=False)
         except DecodeError:
             if self.patch_type != STRATEGIC:
                 raise
@@ -239,11 +239,15 @@ class Patch:
 
     def _first_problem(self, cls: type[Any]) -> str:
         """What Kubernetes finds first; "" if only the whole says what is wrong."""
-        if self.patch_type != STRATEGIC:
-            try:
-                decode_reporting(cls, as_written(self.patch_type, self.body, self.tree))
-            except DecodeError as error:
-                return str(error)
+        if self.patch_type == STRATEGIC:
+            return ""
+        written = as_written(self.patch_type, self.body, self.tree)
+        if not issubclass(cls, CustomObject):
+            return first_problem(cls, written) or ""
+        try:
+            decode_reporting(cls, written)
+        except DecodeError as error:
+            return str(error)
         return ""
 
     def _in_order(self, cls: type[Any], problems: list[str]) -> list[str]:
