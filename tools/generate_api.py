@@ -353,7 +353,7 @@ def outputs() -> dict[pathlib.Path, str]:
         f"{json.dumps(name)}:{json.dumps(types, separators=(',', ':'))}"
         for name, types in go_types(definitions).items()
     ]
-    files[TARGET / "go_types.json"] = "{\n" + ",\n".join(rows) + "\n}\n"
+    files[TARGET / "go_types.json.gz"] = "{\n" + ",\n".join(rows) + "\n}\n"
     files[TARGET / "texts.json.gz"] = texts_file()
     files[TARGET / "openapi.json.gz"] = (pathlib.Path(__file__).parent / "openapi_facts.json").read_text()
     return files

@@ -35,11 +35,15 @@ _SCALARS = frozenset(
 )
 
 
+def unpacked(name: str) -> bytes:
+    """A generated file of `bayplan.api.types`."""
+    return gzip.decompress(importlib.resources.files("bayplan.api.types").joinpath(f"{name}.json.gz").read_bytes())
+
+
 @functools.cache
 def definitions() -> dict[str, Schema]:
     """All definitions by name."""
-    data = importlib.resources.files("bayplan.api.types").joinpath("schema.json.gz").read_bytes()
-    loaded: dict[str, Schema] = msgspec.json.decode(gzip.decompress(data))
+    loaded: dict[str, Schema] = msgspec.json.decode(unpacked("schema"))
     return loaded
 
 

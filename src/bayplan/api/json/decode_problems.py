@@ -1,7 +1,7 @@
 """What Go's JSON decoder says of JSON that does not fit a type: `json: cannot unmarshal string into Go struct field PodSpec.spec.replicas of type int32`.
 
 Only input that was refused is walked, in the order of the document. A value of the wrong type is remembered, the first one counts, and reading goes on; types
-that read themselves (quantities, times, numbers or strings) end it at once. `types/go_types.json` has the names of types that the schema does not show.
+that read themselves (quantities, times, numbers or strings) end it at once. `types/go_types.json.gz` has the names of types that the schema does not show.
 
 Source: `encoding/json` as sigs.k8s.io/json uses it; the UnmarshalJSON methods of apimachinery.
 """
@@ -9,7 +9,6 @@ Source: `encoding/json` as sigs.k8s.io/json uses it; the UnmarshalJSON methods o
 from __future__ import annotations
 
 import functools
-import importlib.resources
 import json
 import math
 from collections.abc import Callable
@@ -70,8 +69,7 @@ class Refused(Exception):
 
 @functools.cache
 def go_types() -> dict[str, dict[str, Any]]:
-    data = importlib.resources.files("bayplan.api.types").joinpath("go_types.json").read_bytes()
-    loaded: dict[str, dict[str, Any]] = msgspec.json.decode(data)
+    loaded: dict[str, dict[str, Any]] = msgspec.json.decode(schema.unpacked("go_types"))
     return loaded
 
 

@@ -2,19 +2,18 @@
 
     k8s\\0 | Unknown{ 1: typeMeta{1: apiVersion, 2: kind}, 2: raw, 3: contentEncoding, 4: contentType }   raw = the message of the kind
 
-`types/protobuf.json` says for each definition which number a field has. A field of a struct that Go inlines in JSON but not in protobuf has two numbers,
+`types/protobuf.json.gz` says for each definition which number a field has. A field of a struct that Go inlines in JSON but not in protobuf has two numbers,
 `2.1`: field 1 of the message in field 2; so has a list that has a name in Go. Source: apimachinery's protobuf serializer.
 """
 
 from __future__ import annotations
 
 import functools
-import gzip
-import importlib.resources
 from collections.abc import Iterator
 
 import msgspec
 
+from bayplan.api.schema import unpacked
 from bayplan.support.memory.memo import memoized
 
 MAGIC = b"k8s\x00"
@@ -30,8 +29,7 @@ class ProtobufError(ValueError):
 @functools.cache
 def numbers() -> dict[str, dict[str, tuple[str, str]]]:
     """Definition -> JSON name of a field -> its number, and a wire type that is not used here: types come from the schema."""
-    data = importlib.resources.files("bayplan.api.types").joinpath("protobuf.json.gz").read_bytes()
-    return msgspec.json.decode(gzip.decompress(data), type=dict[str, dict[str, tuple[str, str]]])
+    return msgspec.json.decode(unpacked("protobuf"), type=dict[str, dict[str, tuple[str, str]]])
 
 
 def _varint(value: int) -> bytes:

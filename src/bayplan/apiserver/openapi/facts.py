@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import functools
-import gzip
-import importlib.resources
 from typing import Any
 
 import msgspec
+
+from bayplan.api.schema import unpacked
 
 _ABSENT: Any = msgspec.UNSET
 
@@ -41,8 +41,7 @@ class Facts(msgspec.Struct):
 @functools.lru_cache(maxsize=1)
 def facts() -> Facts:
     """The facts of the built-in definitions and options."""
-    data = importlib.resources.files("bayplan.api.types").joinpath("openapi.json.gz").read_bytes()
-    return msgspec.json.decode(gzip.decompress(data), type=Facts)
+    return msgspec.json.decode(unpacked("openapi"), type=Facts)
 
 
 def added(field: Field) -> dict[str, Any]:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import gzip
-import importlib.resources
 from collections import defaultdict
 from typing import Any, Final
 
 import msgspec
 
-from bayplan.api.schema import Schema, definitions
+from bayplan.api.schema import Schema, definitions, unpacked
 from bayplan.apiserver.openapi import facts as openapi_facts
 
 _NO_FACTS: Final = openapi_facts.Definition()
@@ -26,8 +24,7 @@ class _Published(msgspec.Struct):
 
 def published_texts() -> dict[str, dict[str, str]]:
     """By definition, the texts of its fields by their names, and its own one under an empty name; empty where there is none."""
-    data = importlib.resources.files("bayplan.api.types").joinpath("texts.json.gz").read_bytes()
-    published = msgspec.json.decode(gzip.decompress(data), type=_Published)
+    published = msgspec.json.decode(unpacked("texts"), type=_Published)
     following, known = iter(published.texts), defaultdict[str, list[str]](lambda: [""])
     found: dict[str, dict[str, str]] = {}
     for (name, schema), row in zip(sorted(definitions().items()), published.definitions, strict=True):
