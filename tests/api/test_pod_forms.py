@@ -75,6 +75,38 @@ def test_a_sound_spec_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(judged) == 1
 
 
+def test_annotations_are_judged_each_time_and_the_spec_beside_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = []
+    monkeypatch.setattr(pods, "check_pod_spec", lambda *_: judged.append(1))
+    strategy = PodStrategy()
+    for given, wrong, warns in (
+        ({"a": "b"}, [], False),
+        ({"a": "c"}, [], False),
+        ({}, [], False),
+        ({"scheduler.alpha.kubernetes.io/critical-pod": ""}, [], True),
+        ({"kubernetes.io/config.mirror": ""}, ["metadata.annotations[kubernetes.io/config.mirror]"], False),
+    ):
+        pod = _pod(_spec("token"))
+        pod.metadata.annotations = given
+        assert [error.field for error in strategy.validate(pod)] == wrong
+        assert bool(strategy.warnings(pod, None)) is warns
+    assert len(judged) == 1
+
+
+def test_a_spec_that_was_known_only_by_an_annotated_pod_that_warned_is_judged_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judged = []
+    monkeypatch.setattr(pods, "check_pod_spec", lambda *_: judged.append(1))
+    strategy = PodStrategy()
+    for given in ({"scheduler.alpha.kubernetes.io/critical-pod": ""}, {}):
+        pod = _pod(_spec("token"))
+        pod.metadata.annotations = given
+        assert strategy.validate(pod) == []
+        strategy.warnings(pod, None)
+    assert len(judged) == 2
+
+
 def test_what_was_not_asked_for_last_is_not_remembered() -> None:
     forms = ValidForms()
     first, second = _spec("token", "app:1"), _spec("token", "app:2")

@@ -122,11 +122,11 @@ class PodStrategy(Strategy):
 
     def validate(self, obj: core_v1.Pod) -> list[FieldError]:
         annotations, spec = obj.metadata.annotations, obj.spec
-        if not annotations and self._valid_forms.knows(spec):
-            return []
         errors: list[FieldError] = []
         if annotations:
             check_pod_annotations(errors, "metadata.annotations", annotations, spec)
+        if self._valid_forms.knows(spec):
+            return errors
         check_pod_spec(errors, "spec", spec, obj.metadata)
         if not spec.service_account_name:
             _check_tokens(errors, spec)
@@ -166,10 +166,10 @@ class PodStrategy(Strategy):
     def warnings(self, obj: core_v1.Pod, old: core_v1.Pod | None) -> list[str]:
         """Updates give none: people seldom write pods themselves."""
         if old is None:
-            if self._valid_forms.has_just_known(obj.spec):
+            if not obj.metadata.annotations and self._valid_forms.has_just_known(obj.spec):
                 return pod_name_warnings(obj.metadata.name)
             given = [*pod_name_warnings(obj.metadata.name), *pod_warnings("", obj.spec, obj.metadata)]
-            if not given and not obj.metadata.annotations:
+            if not given:
                 self._valid_forms.remember(obj.spec)  # validation comes before warnings: there is nothing wrong with it
             return given
         return []
