@@ -63,6 +63,8 @@ _PATCH_TYPES = {
 
 
 _OPERATION_MEMBERS = frozenset(("op", "path", "from", "value"))
+_FREE_METADATA = frozenset(("labels", "annotations", "finalizers", "uid", "resourceVersion"))
+"""Members of metadata that may be patched without a look at the rest of the object."""
 
 
 async def patch(call: Call) -> Response:
@@ -100,7 +102,7 @@ async def _patch(call: Call, change: Change | RepeatedWrite | None) -> Entry:
         return call.to_stored(obj, lambda error: changes.spoiled(type(obj), lambda: str(error)))
 
     written = await modify(call, patched, subresource=name, fresh=False)
-    if change is not None and (changes.is_partial or not name) and not call.warnings:
+    if change is not None and (changes.part == "status" or not name) and not call.warnings:
         change.learn(written)
     return written
 
@@ -119,7 +121,8 @@ class Patch:
         self.mode = call.request.query.get("fieldValidation") or "Warn"
         self.body = read_patch(call.request.body, self.patch_type, checked=self.mode != "Ignore")
         self.problems = _problems_of_patch(call, self.patch_type, self.body, self.mode)
-        self.is_partial = not self.problems and _is_of_status(call, self.patch_type, self.body)
+        self.part = "" if self.problems else _only_part(call, self.patch_type, self.body)
+        """What of the object it concerns, if that is not the whole."""
         self.tree: Any = None
         """What came of it last."""
         self._before = b""
@@ -128,10 +131,8 @@ class Patch:
     def __call__(self, obj: Any) -> Any:
         """Raises ApiError (400, 413, 422, 500)."""
         cls = type(obj)
-        if self.is_partial:
-            patched = self._with_status(obj)
-            if patched is not None:
-                return patched
+        if self.part and (patched := (self._with_status if self.part == "status" else self._with_metadata)(obj)):
+            return patched
         data = encode(obj)
         if not self.kind.is_custom:
             data = with_null_lists(self.kind.kind, data)
@@ -148,6 +149,23 @@ class Patch:
         except DecodeError:
             return None
         return None if problems else _with_parts(obj, new.status, new.metadata.uid)
+
+    def _with_metadata(self, obj: Any) -> Any | None:
+        """The object with other metadata, in which nobody manages fields yet; None if there is something to say about any of it."""
+        cls = type(obj)
+        metadata = msgspec.structs.replace(obj.metadata, managed_fields=())
+        tree = self._applied({"metadata": msgspec.json.decode(encode(metadata))}, cls)
+        try:
+            new, problems = decode_reporting(cls, encode(tree), worded=False)
+            if problems:
+                return None
+            whole = msgspec.structs.replace(obj, kind=new.kind, api_version=new.api_version, metadata=new.metadata)
+            copy, problems = decode_reporting(
+                cls, encode(whole), self.call.context.settings.feature_gates, worded=False
+            )
+        except DecodeError:
+            return None
+        return None if problems else copy
 
     def _applied(self, tree: dict[str, Any], cls: type[Any]) -> Any:
         tree |= {"kind": self.kind.kind, "apiVersion": self.kind.api_version}
@@ -311,16 +329,22 @@ def check_routed(content_type: str) -> None:
         raise failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
 
 
-def _is_of_status(call: Call, patch_type: str, body: Any) -> bool:
-    """Whether a patch concerns nothing but the status, of an object with a certain uid perhaps: most do that come by way of it.
+def _only_part(call: Call, patch_type: str, body: Any) -> str:
+    """The part of an object that is all that a patch concerns: "status", where it comes by way of that, or "metadata"; "" if it may concern more.
 
     The rest of the object, which may be large, need not be taken apart then.
     """
     name = call.path.subresource.name if call.path.subresource else ""
-    if name != "status" or patch_type == "json" or call.kind.is_custom or not isinstance(body, dict):
-        return False
+    if patch_type == JSON or call.kind.is_custom or not isinstance(body, dict):
+        return ""
     metadata = body.get("metadata", {})
-    return body.keys() <= {"metadata", "status"} and isinstance(metadata, dict) and metadata.keys() <= {"uid"}
+    if not isinstance(metadata, dict):
+        return ""
+    if name == "status" and body.keys() <= {"metadata", "status"} and metadata.keys() <= {"uid"}:
+        return name
+    if not name and body.keys() == {"metadata"} and metadata.keys() <= _FREE_METADATA:
+        return "metadata"
+    return ""
 
 
 def _with_parts(obj: Any, status: Any, uid: str) -> Any:
