@@ -6,9 +6,12 @@ import asyncio
 import gc
 import tracemalloc
 
+import pytest
+
 from bayplan.api.types import core_v1, meta_v1
 from bayplan.apiserver.in_process import InProcessEndpoint
-from bayplan.apiserver.reads.cache import DECODED_UNSHARED, ResourceCache
+from bayplan.apiserver.reads import cache as reads_cache
+from bayplan.apiserver.reads.cache import ResourceCache
 from bayplan.apiserver.reads.history import LINES_KEPT
 from bayplan.apiserver.reads.watching import Item
 from bayplan.apiserver.server import ApiServer
@@ -78,15 +81,18 @@ def test_lines_of_watches_are_kept_for_the_newest_events_only() -> None:
     asyncio.run(run())
 
 
-def test_decoded_objects_are_kept_for_those_who_share_them() -> None:
+def test_decoded_objects_are_kept_for_those_who_share_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = 128
+    monkeypatch.setattr(reads_cache, "DECODED_UNSHARED", few)
+
     async def run() -> None:
         async with opened() as api:
-            cache, count = config_maps(api), 3 * DECODED_UNSHARED
+            cache, count = config_maps(api), 3 * few
             await come_and_go(api, count)
             alone = sum(
                 event.previous is not None and event.previous.decoded is not None for event in cache.events_after(0)
             )
-            assert alone <= 2 * DECODED_UNSHARED
+            assert alone <= 2 * few
             _, _, watch = await InProcessEndpoint(api, ADMIN).watch(cache.kind, PATH, {"watch": "1"})
             assert watch is not None
             await come_and_go(api, count)

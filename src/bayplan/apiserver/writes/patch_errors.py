@@ -5,6 +5,7 @@ Source: apiserver's `endpoints/handlers/patch.go`, evanphx/json-patch, whose doc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -46,9 +47,13 @@ def read_patch(data: bytes, patch_type: str, *, checked: bool) -> Any:
         raise bad_request("Invalid JSON Patch")
     if not isinstance(patch, dict) and not (patch_type == MERGE and not checked):
         raise _unreadable(patch_type, _mismatch(patch, _MAP), checked=checked)
-    if patch_type == STRATEGIC:
+    if patch_type == STRATEGIC and _LONG_NUMBER.search(data):
         with_large_floats(patch)
     return patch
+
+
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
+"""Without one, no integer takes more than 64 bits."""
 
 
 decode_as_sent: Callable[[bytes], Any] = msgspec.json.Decoder(float_hook=lambda text: msgspec.Raw(text.encode())).decode
