@@ -166,3 +166,43 @@ def test_a_pod_that_spreads_looks_at_pods_that_it_counts(namespace: str, app: st
     gone = from_tree(core_v1.Pod, other)
     assert helps("PodTopologySpread", ClusterEvent("Pod", Action.DELETE), asked, gone, None) is expected
     assert helps("PodTopologySpread", ClusterEvent("Pod", Action.ADD), asked, None, gone) is expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        (None, ZONED, True),
+        (None, POOLED, True),
+        (None, BARE, False),
+        (ZONED, None, True),
+        (BARE, None, False),
+        (BARE, ZONED, True),
+        (ZONED, BARE, True),
+    ],
+)
+def test_nodes_help_a_pod_that_spreads_which_have_or_had_all_its_keys(
+    old: Tree | None, new: Tree | None, expected: bool
+) -> None:
+    action = Action.ADD if old is None else Action.DELETE if new is None else Action.NODE_LABEL
+    event = ClusterEvent("Node", action)
+    asked = pod("p", topologySpreadConstraints=[spread("zone", {}), spread("kubernetes.io/hostname", {})])
+    assert helps("PodTopologySpread", event, asked, typed_node(old), typed_node(new)) is expected
+
+
+def volume_claim(name: str, namespace: str = "default") -> core_v1.PersistentVolumeClaim:
+    return from_tree(core_v1.PersistentVolumeClaim, {"metadata": {"name": name, "namespace": namespace}})
+
+
+@pytest.mark.parametrize(
+    ("plugin", "own"),
+    [("VolumeBinding", {"c", "p-made"}), ("VolumeRestrictions", {"c"}), ("VolumeZone", {"c"})],
+)
+@pytest.mark.parametrize("action", [Action.ADD, Action.UPDATE])
+def test_claims_help_the_pod_that_mounts_them(plugin: str, own: set[str], action: Action) -> None:
+    made: Tree = {"name": "made", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
+    mounted: Tree = {"name": "data", "persistentVolumeClaim": {"claimName": "c"}}
+    asked, event = pod("p", volumes=[mounted, made]), ClusterEvent("PersistentVolumeClaim", action)
+    for name in ("c", "p-made", "d"):
+        assert helps(plugin, event, asked, None, volume_claim(name)) is (name in own)
+        assert not helps(plugin, event, asked, None, volume_claim(name, "other"))
+    assert not helps(plugin, event, pod("p", volumes=[{"name": "tmp", "emptyDir": {}}]), None, volume_claim("c"))

@@ -78,3 +78,20 @@ class EventHint:
         if self.resource not in (event.resource, "*") or not (self.actions & event.action):
             return False
         return self.hint is None or self.hint(pod, old, new)
+
+
+def is_itself(pod: PodInfo, old: Any, new: Any) -> bool:
+    """The waiting pod itself changed."""
+    return bool(new.metadata.uid == pod.uid)
+
+
+def left_node(old: Any) -> str:
+    """The node that a deleted pod was on, or that it was promised; empty if it had none."""
+    return str(old.spec.node_name or old.status.nominated_node_name)
+
+
+def is_own_claim(pod: PodInfo, old: Any, new: Any) -> bool:
+    """A persistent volume claim that the waiting pod names came or changed."""
+    mounted = (volume.persistent_volume_claim for volume in pod.shape.volumes)
+    names = [source.claim_name for source in mounted if source is not None]
+    return new.metadata.namespace == pod.shape.namespace and new.metadata.name in names

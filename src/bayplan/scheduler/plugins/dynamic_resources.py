@@ -24,7 +24,7 @@ from bayplan.scheduler.framework.claims import (
     used_by,
 )
 from bayplan.scheduler.framework.device_search import DeviceSearch, PodClaims
-from bayplan.scheduler.framework.events import Action, EventHint
+from bayplan.scheduler.framework.events import Action, EventHint, is_itself
 from bayplan.scheduler.framework.extension_points import (
     Actions,
     FilterPlugin,
@@ -342,7 +342,7 @@ class DynamicResources(
             EventHint("ResourceSlice", changes),
             EventHint("DeviceClass", changes),
             EventHint("DeviceTaintRule", changes | Action.DELETE),
-            EventHint("Pod", Action.POD_CLAIMS, _is_itself),
+            EventHint("Pod", Action.POD_CLAIMS, is_itself),
         )
 
     def _claim_helps(self, pod: PodInfo, old: Any, new: Any) -> bool:
@@ -354,10 +354,6 @@ class DynamicResources(
         return claim.metadata.namespace == pod.shape.namespace and any(
             item.claim == claim.metadata.name for item in references
         )
-
-
-def _is_itself(pod: PodInfo, old: Any, new: Any) -> bool:
-    return bool(new.metadata.uid == pod.uid)
 
 
 def _quality(claim: ResourceClaim, chosen: set[str]) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from bayplan.api.pods.execution_rules import with_annotation_rules
 from bayplan.api.selectors.labels import NOTHING, LabelSelector
 from bayplan.scheduler.framework.arguments import InterPodAffinityArgs
-from bayplan.scheduler.framework.events import Action, EventHint
+from bayplan.scheduler.framework.events import Action, EventHint, is_itself
 from bayplan.scheduler.framework.extension_points import (
     EVERY_ROW,
     MAX_NODE_SCORE,
@@ -386,6 +386,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledScor
     def events(self) -> tuple[EventHint, ...]:
         return (
             EventHint("Pod", Action.ADD | Action.POD_LABEL | Action.DELETE, self._pod_matters, per_shape=True),
+            EventHint("Pod", Action.POD_LABEL, is_itself),  # other pods may keep it off no more
             EventHint("Node", Action.ADD | Action.NODE_LABEL, self._node_matters, per_shape=True),
         )
 

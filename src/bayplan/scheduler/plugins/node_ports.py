@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bayplan.scheduler.framework.events import Action, EventHint
+from bayplan.scheduler.framework.events import Action, EventHint, left_node
 from bayplan.scheduler.framework.extension_points import FilterPlugin, PreFilterPlugin, Scope
 from bayplan.scheduler.framework.state import CycleState, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, Reject, Skip, Status
@@ -60,7 +60,9 @@ class NodePorts(PreFilterPlugin, FilterPlugin):
 
 
 def _frees_port(pod: PodInfo, old: Any, new: Any) -> bool:
-    if not old.spec.node_name:
-        return False
-    freed = {(port.protocol, port.port) for port in host_ports(old.spec)}
-    return any((port.protocol, port.port) in freed for port in pod.host_ports)
+    freed = host_ports(old.spec) if left_node(old) else ()
+    return any(
+        (port.protocol, port.port) == (one.protocol, one.port) and addresses_conflict(port.ip, {one.ip: 1})
+        for port in pod.host_ports
+        for one in freed
+    )

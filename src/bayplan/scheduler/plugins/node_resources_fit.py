@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from bayplan.scheduler.framework.arguments import NodeResourcesFitArgs, ShapePoint
-from bayplan.scheduler.framework.events import Action, EventHint
+from bayplan.scheduler.framework.events import Action, EventHint, is_itself, left_node
 from bayplan.scheduler.framework.extension_points import (
     MAX_NODE_SCORE,
     FilterPlugin,
@@ -360,7 +360,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         kube-scheduler does not look at the node: it tries all pods again whenever one is deleted.
         """
         snapshot = self.snapshot
-        node_name = old.spec.node_name or old.status.nominated_node_name
+        node_name = left_node(old)
         row = snapshot.row_of.get(node_name)
         if row is None:
             return bool(node_name)
@@ -408,7 +408,7 @@ def utilization_curve(shape: tuple[ShapePoint, ...]) -> Ints:
 
 def _is_itself_or_placed(pod: PodInfo, old: Any, new: Any) -> bool:
     """A pod that takes less now is the waiting one, or leaves more of its node."""
-    return bool(new.metadata.uid == pod.uid or new.spec.node_name)
+    return is_itself(pod, old, new) or bool(new.spec.node_name)
 
 
 def _offers_a_resource(pod: PodInfo, old: Any, new: Any) -> bool:

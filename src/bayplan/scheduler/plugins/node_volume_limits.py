@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayplan.api.csi_migration import CSI_DRIVERS
-from bayplan.scheduler.framework.events import Action, EventHint
+from bayplan.scheduler.framework.events import Action, EventHint, left_node
 from bayplan.scheduler.framework.extension_points import FilterPlugin, PreFilterPlugin, Scope
 from bayplan.scheduler.framework.state import CycleState, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, PluginError, Reject, Skip, Status
@@ -180,4 +180,4 @@ def _claim_names(pod: PodShape) -> list[str]:
 
 
 def _attached_something(pod: PodInfo, old: Any, new: Any) -> bool:
-    return bool(old.spec.node_name) and any(_may_attach(volume) for volume in old.spec.volumes)
+    return bool(left_node(old)) and any(_may_attach(volume) for volume in old.spec.volumes)

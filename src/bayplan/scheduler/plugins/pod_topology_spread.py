@@ -16,7 +16,7 @@ import numpy as np
 from bayplan.api.selectors import labels as selectors
 from bayplan.api.selectors.labels import LabelSelector
 from bayplan.scheduler.framework.arguments import PodTopologySpreadArgs
-from bayplan.scheduler.framework.events import Action, EventHint
+from bayplan.scheduler.framework.events import Action, EventHint, is_itself
 from bayplan.scheduler.framework.extension_points import (
     EVERY_ROW,
     MAX_NODE_SCORE,
@@ -306,6 +306,7 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
         pod_events = Action.ADD | Action.POD_LABEL | Action.DELETE
         return (
             EventHint("Pod", pod_events, self._pod_matters, per_shape=True),
+            EventHint("Pod", Action.POD_TOLERATIONS, self._sees_more_domains),
             EventHint(
                 "Node",
                 Action.ADD | Action.DELETE | Action.NODE_LABEL | Action.NODE_TAINT,
@@ -322,6 +323,11 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScaledSco
             for other in others
             for item in constraints
         )
+
+    def _sees_more_domains(self, pod: PodInfo, old: Any, new: Any) -> bool:
+        """The pod tolerates more, so that nodes count which did not."""
+        constraints = self._constraints(pod.shape, DO_NOT_SCHEDULE)
+        return is_itself(pod, old, new) and any(item.honor_taints for item in constraints)
 
     def _node_matters(self, pod: PodInfo, old: Any, new: Any) -> bool:
         keys = {item.topology_key for item in self._constraints(pod.shape, DO_NOT_SCHEDULE)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bayplan.scheduler.framework.events import Action, EventHint
+from bayplan.scheduler.framework.events import Action, EventHint, is_itself
 from bayplan.scheduler.framework.extension_points import PreEnqueuePlugin
 from bayplan.scheduler.framework.verdicts import Reject, Status
 from bayplan.scheduler.snapshot.pods import PodInfo
@@ -25,6 +25,4 @@ class SchedulingGates(PreEnqueuePlugin):
         return Reject(Status.UNRESOLVABLE, (f"waiting for scheduling gates: [{names}]",))
 
     def events(self) -> tuple[EventHint, ...]:
-        return (
-            EventHint("Pod", Action.POD_GATES, lambda pod, old, new: new is not None and pod.uid == new.metadata.uid),
-        )
+        return (EventHint("Pod", Action.POD_GATES, is_itself),)

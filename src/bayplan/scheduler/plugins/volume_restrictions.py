@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayplan.scheduler.framework.events import Action, EventHint
+from bayplan.scheduler.framework.events import Action, EventHint, is_own_claim, left_node
 from bayplan.scheduler.framework.extension_points import FilterPlugin, PreFilterPlugin, Scope
 from bayplan.scheduler.framework.state import CycleState, PodInfo, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, Reject, Skip, Status
@@ -119,18 +119,9 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin):
         return (
             EventHint("Pod", Action.DELETE, _had_volumes),
             EventHint("Node", Action.ADD),
-            EventHint("PersistentVolumeClaim", Action.ADD | Action.UPDATE, _is_own_claim),
+            EventHint("PersistentVolumeClaim", Action.ADD | Action.UPDATE, is_own_claim),
         )
 
 
 def _had_volumes(pod: PodInfo, old: Any, new: Any) -> bool:
-    return bool(old.spec.volumes) and bool(old.spec.node_name)
-
-
-def _is_own_claim(pod: PodInfo, old: Any, new: Any) -> bool:
-    names = {
-        volume.persistent_volume_claim.claim_name
-        for volume in pod.shape.volumes
-        if volume.persistent_volume_claim is not None
-    }
-    return new.metadata.namespace == pod.shape.namespace and new.metadata.name in names
+    return bool(old.spec.volumes) and bool(left_node(old))

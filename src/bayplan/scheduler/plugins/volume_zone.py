@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
-from bayplan.scheduler.framework.events import Action, EventHint
+from bayplan.scheduler.framework.events import Action, EventHint, is_own_claim
 from bayplan.scheduler.framework.extension_points import FilterPlugin, PreFilterPlugin, Scope
-from bayplan.scheduler.framework.state import CycleState, PodInfo, PodShape
+from bayplan.scheduler.framework.state import CycleState, PodShape
 from bayplan.scheduler.framework.verdicts import SKIP, Codes, Narrow, Reject, Skip, Status
 from bayplan.scheduler.snapshot.labels import Rows
 from bayplan.scheduler.snapshot.migration import BETA, STABLE
@@ -95,19 +95,10 @@ class VolumeZone(PreFilterPlugin, FilterPlugin):
         return (
             EventHint("StorageClass", Action.ADD),
             EventHint("Node", Action.ADD | Action.NODE_LABEL),
-            EventHint("PersistentVolumeClaim", Action.ADD | Action.UPDATE, _is_own_claim),
+            EventHint("PersistentVolumeClaim", Action.ADD | Action.UPDATE, is_own_claim),
             EventHint("PersistentVolume", Action.ADD | Action.UPDATE),
         )
 
 
 def _unresolvable(reason: str) -> Reject:
     return Reject(Status.UNRESOLVABLE, (reason,))
-
-
-def _is_own_claim(pod: PodInfo, old: Any, new: Any) -> bool:
-    names = {
-        volume.persistent_volume_claim.claim_name
-        for volume in pod.shape.volumes
-        if volume.persistent_volume_claim is not None
-    }
-    return new.metadata.namespace == pod.shape.namespace and new.metadata.name in names
