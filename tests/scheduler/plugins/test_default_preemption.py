@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
-from bayplan.scheduler import evaluate
+import random
+
+import pytest
+
+from bayplan.api.feature_gates import GANG_SCHEDULING, GENERIC_WORKLOAD, TOPOLOGY_AWARE, WORKLOAD_PREEMPTION
+from bayplan.scheduler import Planner, evaluate
+from bayplan.scheduler.configuration.settings import load
+from bayplan.scheduler.core import SchedulerCore
+from bayplan.scheduler.library import typed
+from bayplan.scheduler.plugins.default_preemption import (
+    BY_GROUP,
+    BY_PLACEMENT,
+    NO_GROUP,
+    DefaultPreemption,
+)
+from tests.scheduler.devices import attempt
+from tests.scheduler.gangs.test_gangs import group, member
 from tests.scheduler.objects import Tree, node, pod
+from tests.scheduler.test_core import Setup
 
 
 def started(tree: Tree, at: str) -> Tree:
@@ -59,3 +76,80 @@ def test_a_pod_waits_for_the_victims_on_its_node_unless_that_can_never_run_it() 
     cordoned["spec"]["unschedulable"] = True
     elsewhere = evaluate([cordoned, node("b"), *running], asked).to_dict()["postFilter"]
     assert (elsewhere["nominatedNode"], elsewhere["victims"]) == ("b", ["default/other"])
+
+
+@pytest.mark.parametrize(("priority", "waits"), [(9, True), (10, False), (11, False)])
+def test_only_pods_of_lower_priority_are_waited_for(priority: int, waits: bool) -> None:
+    asked = pod("new", cpu="4", priority=10)
+    asked["status"]["nominatedNodeName"] = "a"
+    going = leaving(pod("goes", on="a", cpu="1", priority=priority))
+    objects = [node("a"), going, pod("low", on="a", cpu="3"), node("b"), pod("other", on="b", cpu="4")]
+    found = evaluate(objects, asked).to_dict()["postFilter"]
+    assert ("terminating pod on the nominated node" in found["message"]) is waits
+    assert bool(found["victims"]) is not waits
+
+
+def test_a_pod_that_is_refused_before_any_node_is_looked_at_waits_for_its_victims_as_well() -> None:
+    asked = pod("new", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}], priority=10)
+    asked["status"]["nominatedNodeName"] = "a"
+    off = {"postFilter": {"disabled": [{"name": "DynamicResources"}]}}
+    config = {"profiles": [{"schedulerName": "default-scheduler", "plugins": off}]}
+    found = evaluate([node("a"), leaving(pod("goes", on="a"))], asked, config).to_dict()
+    assert "terminating pod on the nominated node" in found["postFilter"]["message"]
+
+
+class Gated(Setup):
+    """A core with some gates on."""
+
+    def __init__(self, *gates: str) -> None:
+        super().__init__()
+        self.core = SchedulerCore(load(None, frozenset(gates)), self.clock, random.Random(1))
+
+
+@pytest.mark.parametrize(
+    ("gates", "constrained", "ineligible"),
+    [
+        ((), False, ""),
+        ((), True, ""),
+        ((TOPOLOGY_AWARE,), None, NO_GROUP),
+        ((TOPOLOGY_AWARE,), False, ""),
+        ((TOPOLOGY_AWARE,), True, BY_PLACEMENT),
+        ((WORKLOAD_PREEMPTION,), None, BY_GROUP),
+        ((WORKLOAD_PREEMPTION,), False, BY_GROUP),
+        ((WORKLOAD_PREEMPTION,), True, BY_GROUP),
+        ((TOPOLOGY_AWARE, WORKLOAD_PREEMPTION), True, BY_PLACEMENT),
+        ((TOPOLOGY_AWARE, WORKLOAD_PREEMPTION), False, BY_GROUP),
+    ],
+)
+def test_room_is_made_for_groups_as_the_gates_say_and_for_other_pods_in_any_case(
+    gates: tuple[str, ...], constrained: bool | None, ineligible: str
+) -> None:
+    setup = Gated(GENERIC_WORKLOAD, GANG_SCHEDULING, *gates)
+    if constrained is not None:
+        tree = group("g", 1)
+        if constrained:
+            tree["spec"]["schedulingConstraints"] = {"topology": [{"key": "rack"}]}
+        setup.see("PodGroup", tree)
+    plugin = setup.core.cycles["default-scheduler"].profile.plugins["DefaultPreemption"]
+    assert isinstance(plugin, DefaultPreemption)
+    of_group = setup.core.snapshot.pod_info(typed("Pod", member("p", "g")), pending=True)
+    assert plugin._left_to_group(of_group) == ineligible
+    setup.see("Node", node("a"))
+    setup.see("Pod", pod("low", on="a", cpu="4"))
+    setup.see("Pod", pod("high", cpu="4", priority=10))
+    assert list(attempt(setup).decision.victims) == ["default/low"]
+
+
+def test_a_plan_forgets_what_it_found_on_nodes_that_have_changed() -> None:
+    planner = Planner([node("a"), pod("low", on="a", cpu="4")])
+
+    def victims_for(name: str) -> list[str]:
+        outcome = planner.decide(pod(name, cpu="4", priority=10)).post_filter
+        assert outcome is not None
+        assert outcome.nominated is not None
+        return [victim.key for victim in outcome.nominated.victims]
+
+    assert victims_for("p") == ["default/low"]
+    planner.add("Node", node("b"))
+    planner.add("Pod", pod("lower", on="b", cpu="4", priority=-1))
+    assert victims_for("p") == ["default/lower"]

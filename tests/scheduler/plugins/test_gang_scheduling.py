@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from bayplan.scheduler.framework.events import Action, ClusterEvent
+from bayplan.scheduler.framework.events import COMPOSITE, Action, ClusterEvent
 from bayplan.scheduler.framework.verdicts import PluginError, Reject, Status
 from bayplan.scheduler.library import typed
 from bayplan.scheduler.plugins.gang_scheduling import PERMIT_SECONDS, GangScheduling
 from bayplan.scheduler.snapshot.custom_groups import CustomPodGroup
 from bayplan.scheduler.snapshot.pods import PodInfo
+from tests.scheduler.gangs.test_composite_groups import Trees, leaf
 from tests.scheduler.gangs.test_gangs import gang_of, group, member
-from tests.scheduler.objects import node
+from tests.scheduler.objects import node, pod
 from tests.scheduler.test_core import Setup
 
 
@@ -79,3 +80,54 @@ def test_a_group_that_needs_fewer_pods_than_before_helps_its_own(name: str, befo
     old, new = (typed("PodGroup", group(name, count)) for count in (before, now))
     event = ClusterEvent("PodGroup", Action.UPDATE)
     assert any(hint.may_help(event, pod, old, new) for hint in plugin.events()) is helps
+
+
+@pytest.mark.parametrize(
+    ("there", "of", "helps"),
+    [(1, "g", False), (2, "g", True), (3, "g", True), (2, "other", False), (2, "", False)],
+)
+def test_a_further_pod_helps_its_own_gang_once_there_are_enough(there: int, of: str, helps: bool) -> None:
+    setup = Setup()
+    setup.see("PodGroup", group("g", 2))
+    for index in range(there):
+        setup.see("Pod", member(f"g{index}", "g"))
+    plugin, waiting = plugin_of(setup), queued(setup, "g0")
+    new = typed("Pod", member("new", of) if of else pod("new"))
+    for resource in ("Pod", "UnscheduledPod"):
+        event = ClusterEvent(resource, Action.ADD)
+        assert any(hint.may_help(event, waiting, None, new) for hint in plugin.events()) is helps
+
+
+def test_pods_that_belong_to_no_gang_do_not_help_each_other() -> None:
+    setup = Setup()
+    plugin, waiting = plugin_of(setup), setup.core.snapshot.pod_info(typed("Pod", pod("p")), pending=True)
+    event = ClusterEvent("Pod", Action.ADD)
+    assert not any(hint.may_help(event, waiting, None, typed("Pod", pod("q"))) for hint in plugin.events())
+
+
+def test_what_completes_a_tree_helps_all_groups_in_it() -> None:
+    setup = Trees()
+    setup.composite("job", 2)
+    setup.group("a", 1, "job")
+    setup.group("alone", 1)
+    plugin = plugin_of(setup)
+
+    def helped(name: str) -> list[bool]:
+        """Whether a pod of group b helps, that group, one that is in no tree, and a change of a composite group."""
+        waiting = queued(setup, name)
+        events = [
+            (ClusterEvent("UnscheduledPod", Action.ADD), typed("Pod", member("b-0", "b"))),
+            (ClusterEvent("PodGroup", Action.ADD), leaf("b", 1, "job")),
+            (ClusterEvent("PodGroup", Action.ADD), leaf("c", 1)),
+            (ClusterEvent(COMPOSITE, Action.UPDATE), None),
+        ]
+        return [any(hint.may_help(event, waiting, None, new) for hint in plugin.events()) for event, new in events]
+
+    assert helped("a-0") == [False, False, False, False]
+    setup.group("b", 1, "job", pods=0)
+    assert helped("a-0") == [False, False, False, False]
+    setup.see("Pod", member("b-0", "b"))
+    assert helped("a-0") == [True, True, False, True]
+    assert helped("alone-0") == [False, False, False, False]
+    own = ClusterEvent("PodGroup", Action.ADD)
+    assert any(hint.may_help(own, queued(setup, "alone-0"), None, leaf("alone", 1)) for hint in plugin.events())

@@ -6,6 +6,7 @@ import pytest
 
 from bayplan.scheduler import Planner
 from bayplan.scheduler.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from tests.scheduler.devices import device, device_class, slice_of
 from tests.scheduler.objects import node, pod
 
 NAME = "NodeResourcesBalancedAllocation"
@@ -69,3 +70,26 @@ def test_two_resources_count_by_half_of_their_difference_and_one_alone_is_balanc
     plugin.pre_score(state, info.shape, planner.snapshot.all_rows)
     assert plugin.score(state, info.shape, planner.snapshot.all_rows).tolist() == [score]
     assert plugin.score_row(state, info.shape, 0) == score
+
+
+@pytest.mark.parametrize("names", [("cpu", "example.com/gpu"), ("example.com/gpu", "cpu")])
+def test_a_node_alone_is_scored_as_among_all_also_by_devices(names: tuple[str, ...]) -> None:
+    args = {"resources": [{"name": name, "weight": 1} for name in names]}
+    planner = Planner(
+        [
+            *(node(name) for name in "ab"),
+            pod("there", cpu="3", on="b"),
+            slice_of("b", device("one"), device("two")),
+            device_class("gpu", extendedResourceName="example.com/gpu"),
+        ],
+        {"profiles": [{"pluginConfig": [{"name": NAME, "args": args}]}]},
+    )
+    asked = pod("p", cpu="1")
+    asked["spec"]["containers"][0]["resources"]["requests"]["example.com/gpu"] = "1"
+    info = planner.pod(asked)
+    plugin, state = planner.cycle_for(info).profile.plugins[NAME], planner.cycle_for(info).evaluation(info.shape).state
+    assert isinstance(plugin, NodeResourcesBalancedAllocation)
+    plugin.pre_score(state, info.shape, planner.snapshot.all_rows)
+    # On b, 3 of 4 CPUs and no device become 4 and one of two: the deviation goes from 3/8 to 1/4.
+    assert plugin.score(state, info.shape, planner.snapshot.all_rows).tolist() == [75, 81]
+    assert [plugin.score_row(state, info.shape, row) for row in range(2)] == [75, 81]

@@ -113,8 +113,7 @@ class DefaultPreemption(PostFilterPlugin):
         row = self.snapshot.row_of.get(pod.pod.status.nominated_node_name)
         if row is None:
             return ""
-        code = int(context.codes[row]) if len(context.codes) > row else 0
-        if code > 0 and self.reasons[code].status is Status.UNRESOLVABLE:
+        if self.reasons[context.codes.item(row)].status is Status.UNRESOLVABLE:
             return ""
         for other in self.snapshot.pods_on[row].values():
             if other.priority < pod.priority and is_being_preempted(other):

@@ -267,9 +267,11 @@ class DynamicResources(
     async def release(self, state: CycleState, pod: PodInfo, actions: Actions) -> None:
         """Take the pod from the users of the claims that were written for it."""
         reserved: _Reserved | None = state.own.get(self.name)
-        if reserved is not None and reserved.created is not None:
+        if reserved is None:
+            return
+        if reserved.created is not None:
             await self._writer.delete(reserved.created, actions)
-        for claim in reserved.written if reserved is not None else ():
+        for claim in reserved.written:
             await self._writer.leave(claim, pod.pod, actions)
 
     def has_work(self, state: CycleState, pod: PodInfo, node_name: str) -> bool:

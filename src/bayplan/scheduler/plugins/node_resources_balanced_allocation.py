@@ -97,7 +97,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         if len(items) == 2:
             gain = self._gain_of_two(*items, row)
             if gain is not None:
-                return MAX_NODE_SCORE // 2 + (gain // 2 if gain >= 0 else -(-gain // 2))
+                return MAX_NODE_SCORE // 2 + int(gain / 2)
         before, after = [], []
         for item in items:
             capacity = snapshot.allocatable.item(item.column, row)
@@ -108,7 +108,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
                 before.append(min(requested / capacity, 1.0))
                 after.append(min((requested + item.request) / capacity, 1.0))
         gain = MAX_NODE_SCORE // 2 + _balance_of(after) - _balance_of(before)
-        return MAX_NODE_SCORE // 2 + (gain // 2 if gain >= 0 else -(-gain // 2))
+        return MAX_NODE_SCORE // 2 + int(gain / 2)
 
     def _gain_of_two(self, one: _Balanced, other: _Balanced, row: int) -> int | None:
         """The gain for the usual two resources, without lists; None if the node lacks one of them."""

@@ -5,6 +5,7 @@ Strategies: LeastAllocated (default) spreads, MostAllocated packs, RequestedToCa
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -155,7 +156,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             return self._by_columns(state, vector, rows)
         judged = (vector, self.devices(state), snapshot.position, snapshot.supposed, snapshot.structure)
         if judged != self._judged:
-            codes = self._by_loop(state, vector) if KERNELS.loops is not None else None
+            codes = self._by_loop(state, vector)
             self._verdicts_on_all = codes if codes is not None else self._by_columns(state, vector, rows)
             self._judged = judged
             if not np.count_nonzero(self._verdicts_on_all):
@@ -395,14 +396,12 @@ def utilization_curve(shape: tuple[ShapePoint, ...]) -> Ints:
     points = [(point.utilization, point.score * 10) for point in shape]
     curve = []
     for utilization in range(101):
-        index = next((i for i, point in enumerate(points) if utilization <= point[0]), len(points))
+        index = bisect_left(points, (utilization,))
         if index in (0, len(points)):
             curve.append(points[min(index, len(points) - 1)][1])
             continue
         (left, low), (right, high) = points[index - 1], points[index]
-        rise = (high - low) * (utilization - left)
-        steps = abs(rise) // (right - left)
-        curve.append(low + (steps if rise >= 0 else -steps))
+        curve.append(low + int((high - low) * (utilization - left) / (right - left)))
     return np.array(curve, dtype=np.int64)
 
 
