@@ -331,6 +331,17 @@ def test_pods_of_a_service_share_the_values_of_a_label() -> None:
     assert verdict.reasons == ("node(s) didn't match service affinity",)
 
 
+def test_labels_that_the_pod_does_not_name_are_those_of_the_others_as_far_as_these_have_them() -> None:
+    nodes = [labelled("here", rack="a", zone="z"), labelled("there", rack="b", zone="z"), labelled("far", rack="b")]
+    argument = {"serviceAffinity": {"labels": ["rack", "zone", "row"]}}
+    predicates = [{"name": "Together", "argument": argument}]
+    planner = Planner([*nodes, served("first", "here", app="web"), SERVICE], policy(predicates=predicates))
+    asked = served("p", app="web")
+    asked["spec"]["nodeSelector"] = {"rack": "b"}
+    decision = planner.decide(asked, explain=True)
+    assert [name for name in ("here", "there", "far") if decision.verdict(name) is None] == ["there"]
+
+
 @pytest.mark.parametrize(
     ("place", "serves", "selector", "fits"),
     [

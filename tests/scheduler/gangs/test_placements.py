@@ -203,6 +203,17 @@ def test_pods_that_run_already_say_which_rack() -> None:
     assert places(outcomes(setup)) == {"g1": "r2-1"}
 
 
+@pytest.mark.parametrize("first", ["r1-0", "r2-0"])
+def test_pods_that_run_already_say_which_preferred_rack(first: str) -> None:
+    setup = TopologySetup()
+    setup.racks(r1=3, r2=2)
+    setup.see("PodGroup", within("g", 2, preferred=RACK))
+    setup.see("Pod", member("g0", "g", cpu="700m", on=first))
+    setup.see("Pod", member("g1", "g", cpu="700m"))
+    (place,) = racks_of(outcomes(setup))
+    assert place == first.partition("-")[0]
+
+
 @pytest.mark.parametrize(
     ("on", "cause"),
     [

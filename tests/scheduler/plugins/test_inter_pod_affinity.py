@@ -6,7 +6,7 @@ import pytest
 
 from bayplan.scheduler import Planner, evaluate
 from bayplan.scheduler.library import typed
-from tests.scheduler.objects import Tree, node, pod, together
+from tests.scheduler.objects import Tree, apart, node, pod, together
 
 HOST = "kubernetes.io/hostname"
 
@@ -102,3 +102,63 @@ def test_scores_that_are_kept_follow_pods_that_come_into_a_domain() -> None:
         scores = decision.scores["InterPodAffinity"]
         best = {name for name, score in zip(decision.names, scores.tolist(), strict=True) if score == scores.max()}
         assert best == {f"n{2 * zone}", f"n{2 * zone + 1}"}
+
+
+WISH: Tree = {
+    "preferredDuringSchedulingIgnoredDuringExecution": [
+        {"weight": 7, "podAffinityTerm": {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}}
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    "affinity",
+    [
+        apart("zone", {"app": "web"}),
+        apart(HOST, {"app": "web"}),
+        together("zone", {"app": "web"}),
+        together("zone", {"app": "p"}),
+        {"podAffinity": WISH},
+        {"podAntiAffinity": WISH},
+        {"podAffinity": WISH} | apart(HOST, {"app": "db"}),
+        {},
+    ],
+)
+def test_answers_that_are_kept_follow_pods_that_come_and_go(affinity: Tree) -> None:
+    """After each change, a planner that knows the pod says the same as one that has never seen it."""
+    zones = {name: f"z{index // 2}" for index, name in enumerate("abcdefgh")}
+    nodes = [*(node(name, labels={"zone": zone}) for name, zone in zones.items()), node("outside")]
+    asked = pod("p", labels={"app": "p"}, affinity=affinity)
+
+    def answers(planner: Planner) -> list[object]:
+        decision = planner.decide(planner.pod(asked), explain=True)
+        verdicts = [decision.verdict(one["metadata"]["name"]) for one in nodes]
+        scores = decision.scores.get("InterPodAffinity")
+        return [*(one.reasons if one else None for one in verdicts), scores.tolist() if scores is not None else None]
+
+    kept, there = Planner(nodes), dict[str, Tree]()
+    seen = [answers(kept)]
+
+    def now(*came: Tree, gone: tuple[str, ...] = ()) -> None:
+        for tree in came:
+            there[f"default/{tree['metadata']['name']}"] = tree
+            kept.add("Pod", typed("Pod", tree))
+        for key in gone:
+            del there[key]
+            kept.remove(key)
+        seen.append(answers(kept))
+        assert seen[-1] == answers(Planner([*nodes, *there.values()]))
+
+    web = {"app": "web"}
+    now(pod("one", on="a", labels=web))
+    now(*(pod(f"on-{name}", on=name, labels=web) for name in "bcdef"))
+    now(pod("also", on="outside", labels=web), pod("db", on="h", labels={"app": "db"}))
+    now(gone=("default/one", "default/on-b"))
+    now(gone=(*(f"default/on-{name}" for name in "cdef"), "default/also", "default/db"))
+    now(pod("keeps-off", on="c", labels=web, affinity=apart("zone", {"app": "p"})))
+    now(pod("likes", on="e", labels=web, affinity=together("zone", {"app": "p"})))
+    now(*(pod(f"off-{name}", on=name, affinity=apart(HOST, {"app": "p"})) for name in "abdgh"))
+    now(gone=("default/keeps-off", "default/likes"))
+    now(gone=tuple(f"default/off-{name}" for name in "abdgh"))
+    assert seen[-1] == seen[0]
+    assert len({str(one) for one in seen}) > 3

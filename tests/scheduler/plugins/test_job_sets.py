@@ -39,6 +39,11 @@ def read(tree: Tree, status: Any = None) -> CustomPodGroup:
     return plugin(CONFIG).read_group(metadata, {**tree, "status": status or {}})
 
 
+@pytest.mark.parametrize(("replicas", "parallelism"), [(0, 3), (3, 0), (0, 0)])
+def test_jobs_without_pods_need_none(replicas: int, parallelism: int) -> None:
+    assert read(job_set("s", replicated("none", replicas, parallelism), replicated("one", 1, 2))).min_count == 2
+
+
 LEADER, WORKERS = replicated("leader", 1, 1, "1"), replicated("workers", 4, 8, "2")
 
 

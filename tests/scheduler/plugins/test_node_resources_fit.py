@@ -82,7 +82,7 @@ def asking(tree: Tree, **requests: str) -> Tree:
     return tree
 
 
-def having(name: str, gpus: str, **allocatable: str) -> Tree:
+def having(name: str, gpus: str, **allocatable: Any) -> Tree:
     tree = node(name, **allocatable)
     tree["status"]["allocatable"][GPU] = gpus
     return tree
@@ -211,3 +211,18 @@ def test_what_is_free_and_what_can_be_evicted_count_together(cpu: str, free: str
     asked, gone = planner.pod(pod("p", cpu=cpu)), from_tree(core_v1.Pod, pod("gone", on="a"))
     event = ClusterEvent("Pod", Action.DELETE)
     assert any(hint.may_help(event, asked, gone, None) for hint in fit_of(planner, asked).events()) is helps
+
+
+@pytest.mark.parametrize("count", [5, 6, 14, 15, 16, 17, 29])
+def test_a_pod_may_request_many_resources(count: int) -> None:
+    """Each takes two bits of the verdict; the last is lacking on one node, and there by half on another."""
+    names = [f"example.com/r{number:02}" for number in range(count)]
+    nodes = [node(name) for name in ("all", "half", "none")]
+    for tree, last in zip(nodes, ("2", "2", "0"), strict=True):
+        tree["status"]["allocatable"] |= dict.fromkeys(names, "2") | {names[-1]: last}
+    there = asking(pod("there", on="half"), **{names[-1]: "1"})
+    planner = Planner([*nodes, there])
+    plugin = fit_of(planner, planner.pod(pod("p")))
+    reasons = (f"Insufficient {names[-1]}",)
+    found = verdicts(plugin, planner, asking(pod("p"), **dict.fromkeys(names, "2")))
+    assert found == [(None, ()), (CURABLE, reasons), (NEVER, reasons)]

@@ -89,3 +89,88 @@ def test_scores_that_are_kept_follow_nodes_that_take_the_pod_no_more(leaving: tu
     for one in full:
         kept.add("Pod", one)
     assert spreading(kept) == spreading(Planner([*nodes, *there, *full])) != first
+
+
+@pytest.mark.parametrize(
+    ("affinity", "taints", "fits"),
+    [
+        ({}, {}, ["a"]),
+        ({"nodeAffinityPolicy": "Honor"}, {}, ["a"]),
+        ({"nodeAffinityPolicy": "Ignore"}, {}, []),
+        ({}, {"nodeTaintsPolicy": "Honor"}, ["a"]),
+        ({"nodeAffinityPolicy": "Ignore"}, {"nodeTaintsPolicy": "Ignore"}, []),
+        ({"nodeAffinityPolicy": "Ignore"}, {"nodeTaintsPolicy": "Honor"}, ["a"]),
+    ],
+)
+def test_domains_count_whose_nodes_the_policies_let_count(affinity: Tree, taints: Tree, fits: list[str]) -> None:
+    """Zone x has one pod more than the empty zone y, whose node is tainted, and not meant by the pod's selector."""
+    nodes = [
+        node("a", labels={"zone": "x", "pool": "p"}),
+        node("b", labels={"zone": "y"}, taints=({"key": "k", "effect": "NoSchedule"},)),
+    ]
+    there = pod("there", on="a", labels={"app": "web"})
+    constraint = spread("zone", {"app": "web"}) | affinity | taints
+    labels = {"app": "web"}
+    asked = pod("p", labels=labels, nodeSelector={"pool": "p"}, topologySpreadConstraints=[constraint])
+    decision = evaluate([*nodes, there], asked)
+    assert [name for name in "ab" if decision.verdict(name) is None] == fits
+
+
+@pytest.mark.parametrize("keys", [("zone",), (HOST,), ("zone", HOST), ("zone", "rack")])
+def test_answers_that_are_kept_follow_pods_and_nodes(keys: tuple[str, ...]) -> None:
+    """After each change, a planner that knows the pod says the same as one that has never seen it."""
+    zones = {"a": "x", "b": "x", "c": "y", "d": "y", "e": "z"}
+    nodes = [node(name, labels={"zone": zone, "rack": f"r{zone}"}) for name, zone in zones.items()]
+    nodes.append(node("bare", labels={"rack": "r"}))
+    soft = [spread(key, {"app": "web"}, when="ScheduleAnyway") for key in keys]
+    asked = pod("p", cpu="1", labels={"app": "web"}, topologySpreadConstraints=soft)
+
+    def answers(planner: Planner) -> list[int]:
+        return [int(score) for score in planner.decide(planner.pod(asked)).scores["PodTopologySpread"]]
+
+    kept, objects = Planner(nodes), list(nodes)
+    seen = [answers(kept)]
+    steps = [
+        ["c"],
+        ["a"],
+        ["a", "b", "c", "d", "e", "bare"],
+        ["e"],
+        ["bare"],
+        ["a", "a", "a"],
+        ["d", "e", "b", "a", "c", "c"],
+    ]
+    for number, step in enumerate(steps):
+        for index, on in enumerate(step):
+            made = pod(f"w{number}-{index}", on=on, cpu="100m", labels={"app": "web"})
+            objects.append(made)
+            kept.add("Pod", made)
+        seen.append(answers(kept))
+        assert seen[-1] == answers(Planner(objects))
+    full = pod("full", on="c", cpu="3500m")
+    kept.add("Pod", full)
+    assert answers(kept) == answers(Planner([*objects, full]))
+    assert len({tuple(one) for one in seen}) > 3
+
+
+def test_a_node_without_one_of_the_labels_scores_nothing_and_an_empty_one_as_if_it_had_no_pods() -> None:
+    labels = {"app": "web"}
+    nodes = [node("a", labels={"zone": "x"}), node("b", labels={"zone": "y"}), node("bare")]
+    there = [pod(f"w{number}", on=on, labels=labels) for number, on in enumerate(("a", "a", "b", "bare", "bare"))]
+    soft = [spread(key, labels, when="ScheduleAnyway") for key in ("zone", HOST)]
+    planner = Planner([*nodes, *there])
+    asked = pod("p", labels=labels, topologySpreadConstraints=soft)
+    info = planner.pod(asked)
+    planner.decide(asked, explain=True)
+    cycle = planner.cycle_for(info)
+    plugin, state = cycle.profile.plugins["PodTopologySpread"], cycle.evaluation(info.shape).state
+    assert isinstance(plugin, PodTopologySpread)
+    rows = np.arange(3)
+    scores = plugin.score(state, info.shape, rows).tolist()
+    # Twice log(2 + 2), times the pods of the zone and of the node.
+    assert scores == [6, 3, 0]
+    assert [plugin.score_row(state, info.shape, row) for row in range(3)] == scores
+    assert plugin.score_empty(state, info.shape, rows).tolist() == [3, 1, 0]
+    counted = plugin.counted(state, info.shape)
+    assert counted is not None
+    assert counted.tolist() == [True, True, False]
+    assert plugin.score_empty(state, info.shape, np.array([1, 2])).tolist() == [1, 0]

@@ -296,3 +296,57 @@ def test_a_claim_is_made_where_the_driver_reports_room_for_its_class(capacities:
     found = Planner(cluster).decide(user("p", "c"))
     assert found.scheduled is fits
     assert fits or "did not have enough free storage" in found.message
+
+
+def claim_of(name: str, **fields: Tree) -> Tree:
+    """A claim that is to be bound at once, or was."""
+    tree = claim(name, class_name="")
+    for key, value in fields.items():
+        tree[key] = {**tree[key], **value}
+    return tree
+
+
+MADE = {"volumeClaimTemplate": {"spec": {"accessModes": ["ReadWriteOnce"]}}}
+DONE = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
+
+
+@pytest.mark.parametrize(
+    ("source", "found", "reason"),
+    [
+        ({"persistentVolumeClaim": {"claimName": "c"}}, None, 'persistentvolumeclaim "c" not found'),
+        (
+            {"ephemeral": MADE},
+            None,
+            'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-v"',
+        ),
+        (
+            {"persistentVolumeClaim": {"claimName": "c"}},
+            claim_of("c", metadata=DONE, spec={"volumeName": "gone"}, status={"phase": "Lost"}),
+            'persistentvolumeclaim "c" bound to non-existent persistentvolume "gone"',
+        ),
+        (
+            {"persistentVolumeClaim": {"claimName": "c"}},
+            claim_of("c", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+            'persistentvolumeclaim "c" is being deleted',
+        ),
+        (
+            {"persistentVolumeClaim": {"claimName": "c"}},
+            claim_of("c"),
+            "pod has unbound immediate PersistentVolumeClaims",
+        ),
+        (
+            {"persistentVolumeClaim": {"claimName": "c"}},
+            claim_of("c", spec={"volumeName": "disk"}),  # not bound completely
+            "pod has unbound immediate PersistentVolumeClaims",
+        ),
+        ({"ephemeral": MADE}, claim_of("p-v"), "PVC default/p-v was not created for pod default/p (pod is not owner)"),
+    ],
+)
+def test_a_pod_is_refused_everywhere_for_a_claim_that_no_node_can_help(
+    source: Tree, found: Tree | None, reason: str
+) -> None:
+    off = {"disabled": [{"name": name} for name in ("VolumeRestrictions", "VolumeZone", "NodeVolumeLimits")]}
+    config = {"profiles": [{"plugins": {"preFilter": off, "filter": off}}]}
+    asked = pod("p", volumes=[{"name": "v", **source}])
+    decision = Planner([node("a"), *([found] if found else [])], config).decide(asked)
+    assert decision.message.startswith(f"0/1 nodes are available: {reason}.")

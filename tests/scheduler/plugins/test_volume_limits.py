@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from bayplan.scheduler import evaluate
 from tests.scheduler.objects import Tree, node, pod
 from tests.scheduler.plugins.test_volume_binding import claim, storage_class, user
@@ -147,3 +149,86 @@ def test_an_attachment_of_nothing_or_by_nobody_does_not_count() -> None:
     inline["spec"]["source"] = {"inlineVolumeSpec": {"csi": {"driver": DRIVER, "volumeHandle": "h"}}}
     assert verdict(csi_node(1), *here, inline, new=user("p", "c")) == {"ok": True}
     assert verdict(csi_node(1), *here, *bound("e"), attachment("e", ""), new=user("p", "c")) == {"ok": True}
+
+
+OTHER = "vsphere.csi.vmware.com"
+
+
+@pytest.mark.parametrize(
+    ("source", "driver", "counts"),
+    [
+        ({"csi": {"driver": DRIVER, "volumeHandle": "h"}}, DRIVER, True),
+        ({"csi": {"driver": DRIVER, "volumeHandle": ""}}, DRIVER, False),
+        ({"gcePersistentDisk": {"pdName": "d"}}, "pd.csi.storage.gke.io", True),
+        ({"vsphereVolume": {"volumePath": "p"}}, OTHER, False),  # which nodes do not attach through CSI
+        ({"hostPath": {"path": "/data"}}, DRIVER, False),
+    ],
+)
+def test_volumes_count_that_nodes_attach_through_csi(source: Tree, driver: str, counts: bool) -> None:
+    found = verdict(csi_node(0, driver), *bound("c", **source), new=user("p", "c"))
+    assert found == ({"code": "Unschedulable", "reasons": FULL} | found if counts else {"ok": True})
+    assert found.get("reasons") == (FULL if counts else None)
+
+
+@pytest.mark.parametrize(
+    ("source", "driver", "counts"),
+    [
+        ({"gcePersistentDisk": {"pdName": "d"}}, "pd.csi.storage.gke.io", True),
+        ({"vsphereVolume": {"volumePath": "p"}}, OTHER, False),
+        ({"emptyDir": {}}, DRIVER, False),
+    ],
+)
+def test_volumes_that_the_pod_describes_count_beside_its_claims(source: Tree, driver: str, counts: bool) -> None:
+    asked = user("p", "c")
+    asked["spec"]["volumes"].append({"name": "inline", **source})
+    limits = csi_node(0, driver)
+    found = verdict(limits, *bound("c", csi={"driver": "unlimited", "volumeHandle": "h"}), new=asked)
+    assert found.get("reasons") == (FULL if counts else None)
+
+
+@pytest.mark.parametrize(
+    ("provisioner", "driver", "counts"),
+    [
+        (DRIVER, DRIVER, True),
+        ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", True),
+        ("kubernetes.io/vsphere-volume", OTHER, False),
+        ("other.example.com", DRIVER, False),
+    ],
+)
+def test_a_claim_without_a_volume_counts_for_the_driver_of_its_class(
+    provisioner: str, driver: str, counts: bool
+) -> None:
+    made = [storage_class("made", provisioner), claim("c", class_name="made")]
+    assert verdict(csi_node(0, driver), *made, new=user("p", "c")).get("reasons") == (FULL if counts else None)
+
+
+@pytest.mark.parametrize(
+    ("allocatable", "fits"), [({"count": 0}, False), ({"count": 1}, True), ({}, True), (None, True)]
+)
+def test_a_driver_without_a_limit_attaches_any_number(allocatable: Tree | None, fits: bool) -> None:
+    limits = csi_node(0)
+    limits["spec"]["drivers"][0]["allocatable"] = allocatable
+    limits["spec"]["drivers"].append({"name": "full", "nodeID": "a", "allocatable": {"count": 0}})
+    assert verdict(limits, *bound("c"), new=user("p", "c")).get("reasons") == (None if fits else FULL)
+
+
+@pytest.mark.parametrize(
+    ("node_name", "attacher", "counts"), [("a", DRIVER, True), ("b", DRIVER, False), ("a", "", False)]
+)
+def test_what_is_attached_elsewhere_does_not_count(node_name: str, attacher: str, counts: bool) -> None:
+    there = attachment("d", attacher)
+    there["spec"]["nodeName"] = node_name
+    found = verdict(csi_node(1), *bound("c"), *bound("d"), there, new=user("p", "c"))
+    assert found.get("reasons") == (FULL if counts else None)
+    assert verdict(csi_node(1), *bound("c"), *bound("d"), there, new=pod("q")) == {"ok": True}
+
+
+def test_ephemeral_volumes_count() -> None:
+    there, made = ephemeral("there", "there")
+    made["spec"]["storageClassName"] = "made"
+    classes = storage_class("made", DRIVER)
+    assert verdict(csi_node(1), classes, *bound("c"), there, made, new=user("p", "c"))["reasons"] == FULL
+    del there["spec"]["nodeName"]
+    there["status"]["phase"] = "Pending"
+    assert verdict(csi_node(0), classes, made, new=there)["reasons"] == FULL
+    assert verdict(csi_node(1), classes, made, new=there) == {"ok": True}

@@ -67,11 +67,13 @@ def at_version(tree: Tree, version: str, **annotations: str) -> Tree:
     return tree
 
 
-def bound(version: str = "7", name: str = "disk", *, completed: bool = True, **annotations: str) -> tuple[str, Tree]:
+def bound(version: str = "7", *, completed: bool = True, selected: str = "") -> tuple[str, Tree]:
     """The claim with its volume."""
-    done = {"pv.kubernetes.io/bind-completed": "yes"} if completed else {}
-    tree = at_version(claim("c"), version, **done, **annotations)
-    tree["spec"]["volumeName"] = name
+    annotations = {"pv.kubernetes.io/bind-completed": "yes"} if completed else {}
+    if selected:
+        annotations["volume.kubernetes.io/selected-node"] = selected
+    tree = at_version(claim("c"), version, **annotations)
+    tree["spec"]["volumeName"] = "disk"
     return "PersistentVolumeClaim", tree
 
 
@@ -123,18 +125,18 @@ def test_a_pod_waits_until_its_volume_and_claim_are_bound(objects: list[tuple[st
 @pytest.mark.parametrize(
     ("objects", "expected"),
     [
-        ([disk(), bound(**SELECTED)], ""),
-        ([disk(), bound("6", **SELECTED)], ""),
-        ([disk(), bound(completed=False, **SELECTED)], LATE),
+        ([disk(), bound(selected="a")], ""),
+        ([disk(), bound("6", selected="a")], ""),
+        ([disk(), bound(completed=False, selected="a")], LATE),
         ([], LATE),
-        ([disk(), bound("5", **SELECTED)], LATE),
-        ([bound(**SELECTED)], LATE),  # whose volume has not been seen
-        ([disk(on="b"), bound(**SELECTED)], WRONG_NODE),
+        ([disk(), bound("5", selected="a")], LATE),
+        ([bound(selected="a")], LATE),  # whose volume has not been seen
+        ([disk(on="b"), bound(selected="a")], WRONG_NODE),
         ([("PersistentVolumeClaim", at_version(claim("c"), "7", **SELECTED))], LATE),
         ([("PersistentVolumeClaim", at_version(claim("c"), "7"))], 'selectedNode annotation reset for PVC "c"'),
         ([disk(), bound()], 'provisioning failed for PVC "c"'),
         (
-            [disk(), bound(**{"volume.kubernetes.io/selected-node": "b"})],
+            [disk(), bound(selected="b")],
             'provisioning failed for PVC "c"',
         ),
         (

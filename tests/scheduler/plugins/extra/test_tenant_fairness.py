@@ -85,6 +85,23 @@ def test_a_queue_borrows_what_others_leave_of_their_quotas() -> None:
     assert setup.why(wanting("b", "b9")) == "", "its own quota it has, whoever has borrowed it"
 
 
+def test_a_queue_has_its_quota_to_the_full_whatever_others_have_borrowed() -> None:
+    quotas = [{"name": name, "quota": {"cpu": "2"}} for name in "ab"]
+    there = [wanting("b", "b0", "3", on="n"), wanting("a", "a0", on="n")]
+    setup = Setup(fair(*quotas), node("n", cpu="8", memory="64Gi"), *there)
+    assert setup.why(wanting("a", "a1")) == ""
+    assert setup.why(wanting("a", "a1", "1001m")).endswith("and all queues leave 0")
+
+
+def test_what_no_node_has_does_not_count_for_the_share() -> None:
+    there = wanting("a", "old", on="n")
+    there["spec"]["containers"][0]["resources"]["requests"]["example.com/gpu"] = "3"
+    without = node("n", cpu="4")
+    without["status"]["allocatable"]["example.com/gpu"] = "0"
+    setup = Setup(fair(), without, there, wanting("a", "a0"), wanting("b", "b0"), wanting("a", "a1"))
+    assert setup.placed() == ["b0", "a0", "a1"]
+
+
 def test_a_queue_borrows_no_more_than_its_limit() -> None:
     quotas = [
         {"name": "a", "quota": {"cpu": "2"}, "borrowingLimit": {"cpu": "1"}},
