@@ -203,15 +203,24 @@ def test_pods_that_run_already_say_which_rack() -> None:
     assert places(outcomes(setup)) == {"g1": "r2-1"}
 
 
-@pytest.mark.parametrize("first", ["r1-0", "r2-0"])
-def test_pods_that_run_already_say_which_preferred_rack(first: str) -> None:
-    setup = TopologySetup()
-    setup.racks(r1=3, r2=2)
-    setup.see("PodGroup", within("g", 2, preferred=RACK))
-    setup.see("Pod", member("g0", "g", cpu="700m", on=first))
-    setup.see("Pod", member("g1", "g", cpu="700m"))
-    (place,) = racks_of(outcomes(setup))
-    assert place == first.partition("-")[0]
+@pytest.mark.parametrize(
+    ("on", "racks"),
+    [((), "rrR"), (("n0",), "r"), (("n2",), "R"), (("n0", "n1"), "r"), (("n0", "n2"), ""), (("bare",), "")],
+)
+def test_of_preferred_racks_the_one_is_left_that_has_all_pods_which_run_already(
+    on: tuple[str, ...], racks: str
+) -> None:
+    nodes = [node(f"n{index}", labels={RACK: rack}) for index, rack in enumerate("rrR")]
+    running = [member(f"g{index}", "g", on=place) for index, place in enumerate(on)]
+    planner = Planner([*nodes, node("bare"), *running])
+    plugin = next(iter(planner.cycle_for(planner.pod(pod("p"))).profile.plugins.values()))
+    generator = TopologyPlacementGenerator(None, plugin.handle)
+    placed = [planner.snapshot.pods[f"default/g{index}"] for index in range(len(on))]
+    levels = generator.generate_placements(typed("PodGroup", within("g", 1, preferred=RACK)), placed)
+    assert isinstance(levels, tuple)
+    assert len(levels) == (2 if racks else 1)
+    ids = levels[0].domain_of[:3].tolist() if racks else []
+    assert "".join(levels[0].names[number] for number in ids if number >= 0) == racks * (1 if racks != "r" else 2)
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import random
+from typing import ClassVar
 
+import numpy as np
 import pytest
 
 from bayplan.api.feature_gates import GANG_SCHEDULING, GENERIC_WORKLOAD, TOPOLOGY_AWARE, WORKLOAD_PREEMPTION
 from bayplan.scheduler import Planner, evaluate
 from bayplan.scheduler.configuration.settings import load
 from bayplan.scheduler.core import SchedulerCore
+from bayplan.scheduler.framework.extension_points import FilterPlugin
+from bayplan.scheduler.framework.state import CycleState, PodShape
+from bayplan.scheduler.framework.verdicts import Codes, Status
 from bayplan.scheduler.library import typed
 from bayplan.scheduler.plugins.default_preemption import (
     BY_GROUP,
@@ -17,8 +22,10 @@ from bayplan.scheduler.plugins.default_preemption import (
     NO_GROUP,
     DefaultPreemption,
 )
+from bayplan.scheduler.snapshot.labels import Rows
 from tests.scheduler.devices import attempt
 from tests.scheduler.gangs.test_gangs import group, member
+from tests.scheduler.installing import install
 from tests.scheduler.objects import Tree, node, pod
 from tests.scheduler.test_core import Setup
 
@@ -153,3 +160,41 @@ def test_a_plan_forgets_what_it_found_on_nodes_that_have_changed() -> None:
     planner.add("Node", node("b"))
     planner.add("Pod", pod("lower", on="b", cpu="4", priority=-1))
     assert victims_for("p") == ["default/lower"]
+
+
+class FailsOnEmptyNodes(FilterPlugin):
+    """Refuses nodes with pods; when these are supposed to be gone, it fails on those that are named so."""
+
+    name: ClassVar[str] = "FailsOnEmptyNodes"
+
+    def filter(self, state: CycleState, pod: PodShape, rows: Rows) -> Codes:
+        return np.array([self.filter_row(state, pod, row) for row in self.snapshot.rows_of(rows)], dtype=np.int32)
+
+    def filter_row(self, state: CycleState, pod: PodShape, row: int) -> int:
+        if self.snapshot.pods_on[row]:
+            return self.reasons.code(Status.UNSCHEDULABLE, self.name, "not empty")
+        name = self.snapshot.name(row)
+        return self.failed(f"{name} is empty") if name.startswith("bad") else 0
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["bad1"], 'preemption: running "FailsOnEmptyNodes" filter plugin: bad1 is empty'),
+        (
+            ["bad1", "bad2"],
+            'preemption: [running "FailsOnEmptyNodes" filter plugin: bad1 is empty, '
+            'running "FailsOnEmptyNodes" filter plugin: bad2 is empty]',
+        ),
+        (["bad1", "good"], ""),
+    ],
+)
+def test_failures_are_told_together_if_no_node_can_be_cleared(
+    names: list[str], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = [pod(f"on-{name}", on=name) for name in names]
+    planner = Planner([*(node(name) for name in names), *running], install(monkeypatch, [FailsOnEmptyNodes]))
+    outcome = planner.decide(pod("new", priority=10)).post_filter
+    assert outcome is not None
+    assert outcome.reasons == ((told,) if told else ())
+    assert (outcome.nominated is None) is bool(told)

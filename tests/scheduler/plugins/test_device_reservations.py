@@ -106,6 +106,16 @@ def test_in_a_plan_the_claim_is_allocated_to_its_pods_until_they_are_taken_back(
     assert users() is None
 
 
+def test_a_claim_that_another_pod_was_given_meanwhile_keeps_that_user() -> None:
+    setup = cluster(slice_of("a", device("gpu-0")), claim("c"), user("p", "c"), nodes="a")
+    cycle = attempt(setup).binding_cycle
+    assert cycle is not None
+    setup.core.snapshot.put_object("ResourceClaim", typed("ResourceClaim", allocated("c", "a", "other")))
+    plugin_of(setup).conclude(cycle.state, cycle.pod, "a")
+    found = setup.core.snapshot.catalog.resource_claims["default/c"]
+    assert [one.name for one in found.status.reserved_for] == ["other", "p"]
+
+
 class Waiting:
     """The API while a pod waits for devices: something happens, and then the condition is asked."""
 

@@ -162,3 +162,20 @@ def test_answers_that_are_kept_follow_pods_that_come_and_go(affinity: Tree) -> N
     now(gone=tuple(f"default/off-{name}" for name in "abdgh"))
     assert seen[-1] == seen[0]
     assert len({str(one) for one in seen}) > 3
+
+
+@pytest.mark.parametrize(
+    ("affinity", "kept_off"),
+    [({}, False), (apart(HOST, {"app": "none"}), True), (together(HOST, {"app": "p"}), True)],
+)
+def test_a_pod_that_is_promised_a_node_keeps_others_off_if_there_is_more_to_look_at(
+    affinity: Tree, kept_off: bool
+) -> None:
+    """As in kube-scheduler, which passes the plugin over for pods without terms while no pod that runs has one."""
+    rival = pod("rival", priority=100, affinity=apart(HOST, {"app": "p"}))
+    rival["status"]["nominatedNodeName"] = "a"
+    decision = evaluate([node("a"), node("b"), rival], pod("p", labels={"app": "p"}, affinity=affinity))
+    verdict = decision.verdict("a")
+    reasons = ("node(s) didn't satisfy existing pods anti-affinity rules",)
+    assert (verdict.reasons if verdict is not None else None) == (reasons if kept_off else None)
+    assert decision.verdict("b") is None

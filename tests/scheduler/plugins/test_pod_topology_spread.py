@@ -156,21 +156,25 @@ def test_a_node_without_one_of_the_labels_scores_nothing_and_an_empty_one_as_if_
     labels = {"app": "web"}
     nodes = [node("a", labels={"zone": "x"}), node("b", labels={"zone": "y"}), node("bare")]
     there = [pod(f"w{number}", on=on, labels=labels) for number, on in enumerate(("a", "a", "b", "bare", "bare"))]
-    soft = [spread(key, labels, when="ScheduleAnyway") for key in ("zone", HOST)]
-    planner = Planner([*nodes, *there])
-    asked = pod("p", labels=labels, topologySpreadConstraints=soft)
-    info = planner.pod(asked)
-    planner.decide(asked, explain=True)
-    cycle = planner.cycle_for(info)
-    plugin, state = cycle.profile.plugins["PodTopologySpread"], cycle.evaluation(info.shape).state
-    assert isinstance(plugin, PodTopologySpread)
-    rows = np.arange(3)
-    scores = plugin.score(state, info.shape, rows).tolist()
-    # Twice log(2 + 2), times the pods of the zone and of the node.
-    assert scores == [6, 3, 0]
-    assert [plugin.score_row(state, info.shape, row) for row in range(3)] == scores
-    assert plugin.score_empty(state, info.shape, rows).tolist() == [3, 1, 0]
-    counted = plugin.counted(state, info.shape)
-    assert counted is not None
-    assert counted.tolist() == [True, True, False]
-    assert plugin.score_empty(state, info.shape, np.array([1, 2])).tolist() == [1, 0]
+
+    def scores(*keys: str) -> tuple[list[int], list[int]]:
+        """As things are, and as if no pods were on the nodes."""
+        soft = [spread(key, labels, skew=3, when="ScheduleAnyway") for key in keys]
+        asked = pod("p", labels=labels, topologySpreadConstraints=soft)
+        planner = Planner([*nodes, *there])
+        info = planner.pod(asked)
+        planner.decide(asked, explain=True)
+        cycle = planner.cycle_for(info)
+        plugin, state = cycle.profile.plugins["PodTopologySpread"], cycle.evaluation(info.shape).state
+        assert isinstance(plugin, PodTopologySpread)
+        rows = np.arange(3)
+        found = plugin.score(state, info.shape, rows).tolist()
+        assert [plugin.score_row(state, info.shape, row) for row in range(3)] == found
+        counted = plugin.counted(state, info.shape)
+        assert (counted is None) is (keys == (HOST,))
+        assert counted is None or counted.tolist() == [True, True, False]
+        return found, plugin.score_empty(state, info.shape, rows).tolist()
+
+    # Each constraint counts log(domains + 2) for a pod, and the skew of three less one.
+    assert scores("zone", HOST) == ([10, 7, 0], [7, 5, 0])
+    assert scores(HOST) == ([5, 4, 5], [2, 2, 2])

@@ -61,11 +61,11 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin):
         if not state.score_data[self.name]:  # Asked although PreScore is disabled, which would have said so.
             return np.zeros(snapshot.select(rows), dtype=np.int64)
         items: tuple[_Balanced, ...] = state.score_data[self.name]
-        if len(items) == 2 and items[0].devices is None and items[1].devices is None:
+        if len(items) == 2:
             one, other = items
             columns = resource_columns(snapshot, one.column, other.column)
             fast = balanced(columns, rows, (one.request, other.request))
-            if fast is not None:
+            if fast is not None:  # all nodes have both, so that no devices stand for them
                 return fast
         return self._scores(items, rows, is_empty=False)
 

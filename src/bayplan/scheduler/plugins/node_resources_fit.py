@@ -272,11 +272,10 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
         scored: tuple[_Scored, ...] = state.score_data[self.name]
         if len(scored) == 2 and self.args.strategy == "LeastAllocated":
             one, other = scored
-            if one.devices is None and other.devices is None:
-                columns = resource_columns(self.snapshot, one.column, other.column)
-                fast = least_allocated(columns, rows, (one.request, other.request), (one.weight, other.weight))
-                if fast is not None:
-                    return fast
+            columns = resource_columns(self.snapshot, one.column, other.column)
+            fast = least_allocated(columns, rows, (one.request, other.request), (one.weight, other.weight))
+            if fast is not None:  # all nodes have both, so that no devices stand for them
+                return fast
         return self._scores(state, rows, is_empty=False)
 
     def score_empty(self, state: CycleState, pod: PodShape, rows: Rows) -> Ints:
@@ -298,13 +297,12 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
             present = capacity != 0
             divisor = np.where(present, capacity, 1)
             if strategy == "LeastAllocated":
-                scores = np.where(requested > capacity, 0, (capacity - requested) * MAX_NODE_SCORE // divisor)
-            elif strategy == "MostAllocated":
-                scores = np.minimum(requested, capacity) * MAX_NODE_SCORE // divisor
+                scores = np.maximum(capacity - requested, 0) * MAX_NODE_SCORE // divisor
             else:
-                utilization = np.where(requested > capacity, 100, requested * 100 // divisor)
-                scores = self.curve[np.clip(utilization, 0, 100)]
-                present = present & (scores > 0)
+                scores = np.minimum(requested, capacity) * MAX_NODE_SCORE // divisor
+                if strategy == "RequestedToCapacityRatio":
+                    scores = self.curve[scores]
+                    present = present & (scores > 0)
             total += np.where(present, scores * item.weight, 0)
             weights += np.where(present, item.weight, 0)
         divisor = np.where(weights == 0, 1, weights)
@@ -336,9 +334,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugi
                 requested = snapshot.nonzero_memory.item(row)
             else:
                 requested = snapshot.requested.item(column, row)
-            free = capacity - requested - item.request
-            if free > 0:
-                total += free * MAX_NODE_SCORE // capacity * item.weight
+            total += max(capacity - requested - item.request, 0) * MAX_NODE_SCORE // capacity * item.weight
             weights += item.weight
         return total // weights if weights else 0
 

@@ -92,11 +92,8 @@ class NodeVolumeLimits(PreFilterPlugin, FilterPlugin):
         """Unique volume name -> attacher, of the CSI volumes that VolumeAttachments name for a node."""
         attached: dict[str, str] = {}
         for item in self.snapshot.catalog.volume_attachments.values():
-            name = item.spec.source.persistent_volume_name
-            if item.spec.node_name != node_name or not item.spec.attacher or name is None:
-                continue
-            volume = self.snapshot.catalog.volumes.get(name)
-            if volume is not None and volume.spec.csi is not None:
+            volume = self.snapshot.catalog.volumes.get(item.spec.source.persistent_volume_name or "")
+            if item.spec.node_name == node_name and volume is not None and volume.spec.csi is not None:
                 attached[f"{item.spec.attacher}/{volume.spec.csi.volume_handle}"] = item.spec.attacher
         return attached
 
