@@ -116,6 +116,70 @@ EQUIVALENT: Final = {
         "if errors or status.not_before is None or status.not_after is None or status.begin_refresh_at is None:",
         "if errors or status.not_before is None or status.not_after is None and status.begin_refresh_at is None:",
     ): "each time that is missing has been told as an error",
+    (
+        "if len(tied) > 1:",
+        "if len(tied) >= 1:",
+    ): "of one, that one is picked",
+    (
+        "first = rows.item(context.pick(len(rows))) if len(rows) > wanted else 0",
+        "first = rows.item(context.pick(len(rows))) if len(rows) >= wanted else 0",
+    ): "all nodes are looked at, from whichever on",
+    (
+        "while len(self._caches) >= _MOST_CACHES:",
+        "while len(self._caches) > _MOST_CACHES:",
+    ): "one more is remembered",
+    (
+        "if claims is None or row is None or node is None:",
+        "if claims is None or row is None and node is None:",
+    ): "there is a node in every row that has a name",
+    (
+        "if len(rows) <= _FEW:",
+        "if len(rows) < _FEW:",
+    ): "which of two ways is quicker: both name all rows that changed",
+    (
+        "data.raw[there if len(there) < len(data.raw) else EVERY_ROW] += delta",
+        "data.raw[there if len(there) <= len(data.raw) else EVERY_ROW] += delta",
+    ): "all rows by number, and not as a slice",
+    (
+        "if not everywhere and key.namespace_selector != NOTHING:",
+        "if not everywhere or key.namespace_selector != NOTHING:",
+    ): "a selector of nothing adds no namespaces, and where all are meant their names do not matter",
+    (
+        "if loops is None or len(vector) > _TABULATED:",
+        "if loops is None or len(vector) <= _TABULATED:",
+    ): "which of two ways is quicker: both give the verdict of each bit set",
+    (
+        "if loops is None or len(vector) > _TABULATED:",
+        "if loops is None or len(vector) >= _TABULATED:",
+    ): "which of two ways is quicker: both give the verdict of each bit set",
+    (
+        "if len(vector) > _TABULATED:",
+        "if len(vector) >= _TABULATED:",
+    ): "which of two ways is quicker: both give the verdict of each bit set",
+    (
+        "return None if len(codes) and codes.min() == _UNKNOWN else codes",
+        "return None if len(codes) or codes.min() == _UNKNOWN else codes",
+    ): "NumPy gives the verdicts that the compiled loop has",
+    (
+        "bits: Ints = (part(snapshot.places, rows) <= 0).astype(np.int32 if len(vector) < _IN_32_BITS else np.int64)",
+        "bits: Ints = (part(snapshot.places, rows) <= 0).astype(np.int32 if len(vector) <= _IN_32_BITS else np.int64)",
+    ): "the bits of so many resources fit just so",
+    (
+        "if amount > free and amount > free + sum(dict(other.requests).get(column, 0) for other in removable):",
+        "if amount >= free and amount > free + sum(dict(other.requests).get(column, 0) for other in removable):",
+    ): "a quick look, before the sum is asked",
+    (
+        "if not claims.delayed or self._is_provisioned_anywhere(claims):",
+        "if not claims.delayed and self._is_provisioned_anywhere(claims):",
+    ): "node by node, the answers are those of all at once",
+    (
+        "if codes is not None and (not claims.delayed or not codes.any()):",
+        "if codes is not None and (not claims.delayed and not codes.any()):",
+    ): "node by node, the answers are those of all at once",
+    (
+        "if found is None or SELECTED_NODE in claim.metadata.annotations or claims.candidates[class_name]:",
+        "if found is not None or SELECTED_NODE in claim.metadata.annotations or claims.candidates[class_name]:",
+    ): "node by node, the answers are those of all at once",
 }
 """Changes of a line that mean the same as the original, and why: they are neither noticed nor survivors."""
 
