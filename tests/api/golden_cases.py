@@ -22,11 +22,7 @@ import msgspec
 from bayplan.api import codec
 from bayplan.api.errors import FieldError, invalid_object
 from bayplan.api.kinds import Kind, KindTable
-from bayplan.api.optional_kinds import (
-    DEVICE_TAINT_RULE,
-    LEASE_CANDIDATE,
-    RESOURCE_POOL_STATUS_REQUEST,
-)
+from bayplan.api.optional_kinds import OPTIONAL
 from bayplan.api.strategies import strategy_for
 from bayplan.api.types import core_v1
 from bayplan.api.validation.meta import UpdateChecks, validate_object_meta, validate_updated_meta
@@ -38,14 +34,19 @@ NAMESPACE = "gold-ns"
 UID = "11111111-2222-3333-4444-555555555555"
 TIME = "2030-01-02T03:04:05Z"
 KINDS = KindTable()
-for optional in (LEASE_CANDIDATE, DEVICE_TAINT_RULE, RESOURCE_POOL_STATUS_REQUEST):
+for optional in OPTIONAL:
     KINDS.add(optional)
 
 # Not the strategies' doing, by name.
 ALLOCATED_SERVICE_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "healthCheckNodePort")
 ADMISSION_POD_FIELDS = ("serviceAccountName", "serviceAccount", "priority", "preemptionPolicy")
 ADMISSION_TOLERATIONS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-ADMISSION_FINALIZERS = ("kubernetes.io/pvc-protection", "kubernetes.io/pv-protection", "kubernetes.io/vac-protection")
+ADMISSION_FINALIZERS = (
+    "kubernetes.io/pvc-protection",
+    "kubernetes.io/pv-protection",
+    "kubernetes.io/vac-protection",
+    "scheduling.k8s.io/podgroup-protection",
+)
 SERVER_METADATA = ("managedFields", "resourceVersion", "uid", "creationTimestamp")
 
 
@@ -93,7 +94,7 @@ class Player:
             if (
                 request["method"] not in ("POST", "PUT", "PATCH")
                 or "body" not in request
-                or subresource not in ("", "status")
+                or subresource not in ("", "status", "approval", "finalize")
             ):
                 continue
             if expect and (expect.get("code") not in (200, 201, 422) or not isinstance(expect.get("body"), dict)):
@@ -135,7 +136,7 @@ class Player:
         """The object, or the list of errors with what the error message needs; None if the step is no case."""
         if request["method"] == "POST":
             return self.create(path, kind, namespace, body)
-        target = path.removesuffix("/status")
+        target = path.removesuffix(f"/{subresource}")
         old = self.objects.get(target)
         if old is None:
             return None
@@ -179,6 +180,7 @@ class Player:
             admit(kind, obj)
             strategy.default(obj)
             early = strategy.early_warnings(obj)
+            strategy.apply_gates(obj, None, ())
             strategy.prepare_create(obj)
             if kind.plural == "services":
                 allocate(obj.spec)
@@ -213,7 +215,11 @@ class Player:
         if subresource == "status":
             strategy.prepare_status_update(obj, old)
             own = strategy.validate_status_update(obj, old)
+        elif subresource:
+            strategy.prepare_subresource_update(subresource, obj, old)
+            own = strategy.validate_subresource_update(subresource, obj, old)
         else:
+            strategy.apply_gates(obj, old, ())
             strategy.prepare_update(obj, old)
             if kind.plural == "services":
                 allocate(obj.spec)
@@ -222,7 +228,10 @@ class Player:
             own = [*strategy.validate(obj), *strategy.validate_update(obj, old)]
         assert msgspec.json.encode(old) == before, f"{kind} strategy changed the old object"
         rule = strategy.metadata_rule(obj)
-        checks = strategy.update_checks if rule is not None else UpdateChecks(0, 0)
+        if subresource:
+            checks = strategy.status_checks
+        else:
+            checks = strategy.update_checks if rule is not None else UpdateChecks(0, 0)
         errors = [
             *validate_updated_meta(
                 metadata, old.metadata, checks, namespaced=kind.namespaced, name_rule=rule or "path-segment"
@@ -232,6 +241,8 @@ class Player:
         if errors:
             return errors, metadata.name
         self.objects[path] = obj
+        if subresource:
+            return obj, strategy.status_warnings(obj) if subresource == "status" else []
         return obj, strategy.warnings(obj, old)
 
     def compare(self, step: dict[str, Any], kind: Kind, expect: dict[str, Any], actual: Any) -> Outcome:
@@ -294,7 +305,8 @@ def allocate(spec: core_v1.ServiceSpec) -> None:
 
 def message_of(kind: Kind, name: str, errors: list[FieldError]) -> str:
     """The message of the refusal."""
-    return invalid_object(kind.kind, kind.group, name, errors).message
+    group = kind.group if kind.storage_group is None else kind.storage_group
+    return invalid_object(kind.kind, group, name, errors).message
 
 
 def parse_path(path: str) -> tuple[Kind, str, str, str] | None:

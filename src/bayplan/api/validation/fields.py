@@ -312,9 +312,9 @@ def check_conditions(errors: Errors, path: str, conditions: Sequence[meta_v1.Con
             errors.append(required(f"{where}.reason"))
         else:
             check_format(errors, f"{where}.reason", condition.reason, formats.condition_reason)
-            if len(condition.reason) > 1024:
+            if formats.size(condition.reason) > 1024:
                 errors.append(too_long(f"{where}.reason", 1024))
-        if len(condition.message) > 32 * 1024:
+        if formats.size(condition.message) > 32 * 1024:
             errors.append(too_long(f"{where}.message", 32 * 1024))
 
 

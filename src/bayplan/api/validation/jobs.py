@@ -42,7 +42,7 @@ def check_job_spec(errors: Errors, path: str, spec: batch_v1.JobSpec) -> None:
             errors.append(required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     if spec.managed_by is not None:
         check_domain_prefixed_path(errors, f"{path}.managedBy", spec.managed_by)
-        if len(spec.managed_by) > 63:
+        if formats.size(spec.managed_by) > 63:
             errors.append(too_long(f"{path}.managedBy", 63))
     _check_completion_mode(errors, path, spec)
     if spec.pod_failure_policy is not None:
@@ -182,7 +182,7 @@ def _check_success_rule(errors: Errors, path: str, rule: batch_v1.SuccessPolicyR
         errors.append(required(path, "at least one of succeededCount or succeededIndexes must be specified"))
     total = None
     if rule.succeeded_indexes is not None:
-        if len(rule.succeeded_indexes) > 64 * 1024:
+        if formats.size(rule.succeeded_indexes) > 64 * 1024:
             errors.append(too_long(f"{path}.succeededIndexes", 64 * 1024))
         try:
             total = count_indexes(rule.succeeded_indexes, completions)

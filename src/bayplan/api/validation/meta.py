@@ -184,7 +184,7 @@ def check_annotations(errors: list[FieldError], path: str, annotations: dict[str
     size = 0
     for key, value in annotations.items():
         errors.extend(invalid(path, key, message) for message in formats.label_key(key.lower()))
-        size += len(key) + (len(value) if value.isascii() else len(value.encode()))
+        size += formats.size(key) + formats.size(value)
     if size > ANNOTATIONS_LIMIT:
         errors.append(too_long(path, ANNOTATIONS_LIMIT))
 
@@ -246,13 +246,13 @@ def _check_managed_fields(errors: list[FieldError], index: int, entry: meta_v1.M
     if entry.fields_type not in ("", "FieldsV1"):
         errors.append(invalid(f"{path}.fieldsType", entry.fields_type, "must be `FieldsV1`"))
     check_manager(errors, f"{path}.manager", entry.manager)
-    if len(entry.subresource) > 256:
+    if formats.size(entry.subresource) > 256:
         errors.append(too_long(f"{path}.subresource", 256))
 
 
 def check_manager(errors: list[FieldError], path: str, manager: str) -> None:
     """The name of a field manager is short and can be printed."""
-    if len(manager.encode()) > 128:
+    if formats.size(manager) > 128:
         errors.append(too_long(path, 128))
     if not manager.isprintable():
         position = 0

@@ -222,7 +222,7 @@ def _check_source(errors: Errors, path: str, spec: core_v1.PersistentVolumeSpec,
 
 
 def _check_portal(errors: Errors, path: str, source: core_v1.ISCSIPersistentVolumeSource, volume_name: str) -> None:
-    if source.initiator_name is not None and len(f"{volume_name}:{source.target_portal}") > MAX_PORTAL:
+    if source.initiator_name is not None and formats.size(f"{volume_name}:{source.target_portal}") > MAX_PORTAL:
         errors.append(invalid(f"{path}.iscsi.targetportal", source.target_portal, LONG_PORTAL))
 
 

@@ -74,14 +74,14 @@ def _check_annotations(errors: Errors, path: str, annotations: Mapping[str, str]
         errors.extend(invalid(path, lowered, one) for one in problems)
         if not problems and "/" not in lowered:
             errors.append(invalid(path, lowered, 'must be a domain-prefixed key (such as "acme.io/foo")'))
-    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > ANNOTATIONS_LIMIT:
+    if sum(formats.size(key) + formats.size(value) for key, value in annotations.items()) > ANNOTATIONS_LIMIT:
         errors.append(too_long(path, ANNOTATIONS_LIMIT))
 
 
 def _check_uid(errors: Errors, path: str, uid: str) -> None:
     if not uid:
         errors.append(invalid(path, uid, "must not be empty"))
-    if len(uid) > _MOST_UID:
+    if formats.size(uid) > _MOST_UID:
         errors.append(too_long(path, _MOST_UID))
 
 

@@ -25,7 +25,7 @@ def check_signer_name(errors: Errors, path: str, name: str) -> None:
         text = "must be a fully qualified domain and path of the form 'example.com/signer-name'"
         errors.append(invalid(path, name, text))
         return
-    if len(domain) > _LONGEST_DOMAIN:
+    if formats.size(domain) > _LONGEST_DOMAIN:
         errors.append(too_long(path, _LONGEST_DOMAIN))
     for label in domain.split("."):
         if problems := formats.dns_label(label):
@@ -37,7 +37,7 @@ def check_signer_name(errors: Errors, path: str, name: str) -> None:
         if problems := formats.dns_subdomain(label):
             errors.extend(invalid(path, rest, f"validating label {quoted(label)}: {one}") for one in problems)
             break
-    if len(name) > _LONGEST:
+    if formats.size(name) > _LONGEST:
         errors.append(too_long(path, _LONGEST))
 
 

@@ -12,7 +12,7 @@ def check_csi_driver_name(errors: Errors, path: str, name: str) -> None:
     if not name:
         errors.append(required(path))
         return
-    if len(name) > 63:
+    if formats.size(name) > 63:
         errors.append(too_long(path, 63))
     for message in formats.dns_subdomain(name.lower()):
         errors.append(invalid(path, name, message))
@@ -34,7 +34,7 @@ def check_parameters(errors: Errors, parameters: dict[str, str], *, needed: bool
     for key, value in parameters.items():
         if not key:
             errors.append(invalid("parameters", key, "field can not be empty."))
-        size += len(key) + len(value)
+        size += formats.size(key) + formats.size(value)
     if size > _PARAMETERS_LIMIT:
         errors.append(too_long("parameters", _PARAMETERS_LIMIT))
 

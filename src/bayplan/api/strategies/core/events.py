@@ -110,7 +110,7 @@ def _check_legacy(errors: Errors, event: core_v1.Event, reporter_field: str) -> 
     _check_texts(
         errors, reporter_field, event.reporting_component, event.reporting_instance, event.action, event.reason
     )
-    if len(event.message) > _MESSAGE_LIMIT:
+    if formats.size(event.message) > _MESSAGE_LIMIT:
         errors.append(invalid("message", "", f"can have at most {_MESSAGE_LIMIT} characters"))
 
 
@@ -121,7 +121,7 @@ def _check_texts(errors: Errors, reporter_field: str, reporter: str, instance: s
     for field, value in (("reportingInstance", instance), ("action", action), ("reason", reason)):
         if not value:
             errors.append(required(field))
-        elif len(value) > _TEXT_LIMIT:
+        elif formats.size(value) > _TEXT_LIMIT:
             errors.append(invalid(field, "", f"can have at most {_TEXT_LIMIT} characters"))
 
 

@@ -23,6 +23,7 @@ from bayplan.api.validation.meta import UpdateChecks
 from bayplan.api.validation.pods.alpha_keys import ALPHA_ANNOTATIONS, key_warnings
 from bayplan.api.validation.pods.scheduling import check_taints
 from bayplan.api.validation.resources import is_integer_resource
+from bayplan.api.validation.values import formats
 
 
 class NodeStrategy(Strategy):
@@ -133,7 +134,7 @@ def _check_features(errors: list[FieldError], features: tuple[str, ...]) -> None
     """Features are named like types, in order, each once."""
     for index, (feature, following) in enumerate(itertools.zip_longest(features, features[1:])):
         problem = "" if _FEATURE.fullmatch(feature) else _FEATURE_FORM
-        if len(feature) > _LONGEST_FEATURE:
+        if formats.size(feature) > _LONGEST_FEATURE:
             problem = f"must be no more than {_LONGEST_FEATURE} characters"
         if problem:
             text = f"invalid feature name {quoted(feature)}: {problem}"

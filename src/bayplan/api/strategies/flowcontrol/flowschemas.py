@@ -32,9 +32,9 @@ _VERBS = frozenset(
 )
 _METHODS = ("ByNamespace", "ByUser")
 _SUBJECTS = {
+    "ServiceAccount": ("serviceAccount", "service_account"),
     "User": ("user", "user"),
     "Group": ("group", "group"),
-    "ServiceAccount": ("serviceAccount", "service_account"),
 }
 
 
@@ -160,23 +160,22 @@ def _check_subject(errors: Errors, path: str, subject: flowcontrol_v1.Subject) -
     if subject.kind not in _SUBJECTS:
         errors.append(unsupported(f"{path}.kind", subject.kind, sorted(_SUBJECTS)))
         return
-    for kind, (field, attribute) in _SUBJECTS.items():
+    for kind, (field, attribute) in sorted(_SUBJECTS.items(), key=lambda one: one[0] != subject.kind):  # its own first
         member = getattr(subject, attribute)
-        if kind == subject.kind:
-            if member is None:
-                errors.append(required(f"{path}.{field}", f"{field} is required when subject kind is '{kind}'"))
-            elif not member.name:
-                errors.append(required(f"{path}.{field}.name"))
-        elif member is not None:
-            errors.append(forbidden(f"{path}.{field}", f"{field} is forbidden when subject kind is not '{kind}'"))
-    account = subject.service_account
-    if subject.kind == "ServiceAccount" and account is not None:
-        if account.name and account.name != "*":
-            check_format(errors, f"{path}.serviceAccount.name", account.name, formats.dns_subdomain)
-        if not account.namespace:
-            errors.append(required(f"{path}.serviceAccount.namespace", "must specify namespace for service account"))
-        else:
-            check_format(errors, f"{path}.serviceAccount.namespace", account.namespace, formats.dns_label)
+        if kind != subject.kind:
+            if member is not None:
+                errors.append(forbidden(f"{path}.{field}", f"{field} is forbidden when subject kind is not '{kind}'"))
+        elif member is None:
+            errors.append(required(f"{path}.{field}", f"{field} is required when subject kind is '{kind}'"))
+        elif not member.name:
+            errors.append(required(f"{path}.{field}.name"))
+        elif kind == "ServiceAccount" and member.name != "*":
+            check_format(errors, f"{path}.{field}.name", member.name, formats.dns_subdomain)
+        if kind == subject.kind == "ServiceAccount" and member is not None:
+            if not member.namespace:
+                errors.append(required(f"{path}.{field}.namespace", "must specify namespace for service account"))
+            else:
+                check_format(errors, f"{path}.{field}.namespace", member.namespace, formats.dns_label)
 
 
 STRATEGY = FlowSchemaStrategy()

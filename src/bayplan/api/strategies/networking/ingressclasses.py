@@ -25,7 +25,7 @@ class IngressClassStrategy(Strategy):
     def validate(self, obj: networking_v1.IngressClass) -> list[FieldError]:
         errors: list[FieldError] = []
         controller = obj.spec.controller
-        if len(controller) > 250:
+        if formats.size(controller) > 250:
             errors.append(too_long("spec.controller", 250))
         check_domain_prefixed_path(errors, "spec.controller", controller)
         if obj.spec.parameters is not None:

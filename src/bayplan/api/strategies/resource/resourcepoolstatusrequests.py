@@ -98,7 +98,7 @@ def _check_pool(errors: Errors, path: str, pool: resource_v1alpha3.PoolStatus) -
             _check_least(errors, f"{path}.{name}", value, least)
     if pool.node_name is not None:
         check_format(errors, f"{path}.nodeName", pool.node_name, formats.dns_subdomain)
-    if pool.validation_error is not None and len(pool.validation_error.encode()) > _LONGEST_ERROR:
+    if pool.validation_error is not None and formats.size(pool.validation_error) > _LONGEST_ERROR:
         errors.append(too_long(f"{path}.validationError", _LONGEST_ERROR))
 
 
@@ -112,10 +112,10 @@ def _check_driver(errors: Errors, path: str, name: str) -> None:
 
 def _check_pool_name(errors: Errors, path: str, name: str) -> None:
     """Subdomains with slashes between them, each of which is told by its place."""
-    if len(name) > _LONGEST_POOL_NAME:
+    if formats.size(name) > _LONGEST_POOL_NAME:
         errors.append(too_long(path, _LONGEST_POOL_NAME))
     for place, part in enumerate(name.split("/")):
-        problems = formats.dns_subdomain(part) if part else ("must not be empty",)
+        problems = formats.long_name(part) if part else ("must not be empty",)
         errors.extend(invalid(path, part or name, f"segment {place}: {one}") for one in problems)
 
 

@@ -28,7 +28,7 @@ class CSINodeStrategy(Strategy):
             check_csi_driver_name(errors, f"{path}.name", driver.name)
             if not driver.node_id:
                 errors.append(required(f"{path}.nodeID"))
-            elif len(driver.node_id) > 256:
+            elif formats.size(driver.node_id) > 256:
                 errors.append(invalid(f"{path}.nodeID", driver.node_id, "must be 256 characters or less"))
             if driver.allocatable is not None:
                 check_not_negative(errors, f"{path}.allocatable.count", driver.allocatable.count)

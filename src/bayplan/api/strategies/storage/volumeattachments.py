@@ -69,13 +69,13 @@ class VolumeAttachmentStrategy(Strategy):
         status = obj.status
         size = 0
         for key, value in status.attachment_metadata.items():
-            size += len(key.encode()) + len(value.encode())
+            size += formats.size(key) + formats.size(value)
         if size > _MAX_METADATA:
             errors.append(too_long("status.attachmentMetadata", _MAX_METADATA))
         for name, error in (("attachError", status.attach_error), ("detachError", status.detach_error)):
             if error is None:
                 continue
-            if len(error.message.encode()) > _MAX_MESSAGE:
+            if formats.size(error.message) > _MAX_MESSAGE:
                 errors.append(too_long(f"status.{name}.message", _MAX_METADATA))
             if error.error_code is not None and error.error_code < 0:
                 text = formats.range_message(0, 2**31 - 1)

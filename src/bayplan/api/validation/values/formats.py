@@ -56,6 +56,11 @@ def regex_message(text: str, pattern: str, *examples: str) -> str:
     return f"{text} (e.g. {shown}regex used for validation is '{pattern}')"
 
 
+def size(text: str) -> int:
+    """Bytes of a text, which is what Kubernetes counts where it says characters."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
 def too_long_message(limit: int) -> str:
     """A string has more than `limit` characters."""
     return f"must be no more than {limit} characters"
@@ -124,7 +129,7 @@ def dns_label(value: str) -> Messages:
     """A lowercase RFC 1123 label, up to 63 characters."""
     if len(value) <= 63 and _label(value):
         return OK
-    messages = [too_long_message(63)] if len(value) > 63 else []
+    messages = [too_long_message(63)] if size(value) > 63 else []
     if not _label(value):
         messages.append("must not contain dots" if _subdomain(value) else _LABEL_MESSAGE)
     return tuple(messages)
@@ -135,7 +140,7 @@ def dns_subdomain(value: str) -> Messages:
     """A lowercase RFC 1123 subdomain, up to 253 characters."""
     if len(value) <= 253 and _subdomain(value):
         return OK
-    messages = [too_long_message(253)] if len(value) > 253 else []
+    messages = [too_long_message(253)] if size(value) > 253 else []
     if not _subdomain(value):
         messages.append(_SUBDOMAIN_MESSAGE)
     return tuple(messages)
@@ -144,7 +149,7 @@ def dns_subdomain(value: str) -> Messages:
 @memoized(1024)
 def dns_subdomain_in_any_case(value: str) -> Messages:
     """A subdomain whose letters may be upper case."""
-    messages = [too_long_message(253)] if len(value) > 253 else []
+    messages = [too_long_message(253)] if size(value) > 253 else []
     if not _subdomain(value.lower()):
         messages.append(_SUBDOMAIN_IN_ANY_CASE_MESSAGE)
     return tuple(messages)
@@ -153,13 +158,13 @@ def dns_subdomain_in_any_case(value: str) -> Messages:
 def long_name(value: str) -> Messages:
     """A subdomain where Kubernetes' newer rules say so, which count in bytes."""
     messages = dns_subdomain(value)
-    return messages if len(value) <= 253 else ("must be no more than 253 bytes", *messages[1:])
+    return messages if size(value) <= 253 else ("must be no more than 253 bytes", *messages[1:])
 
 
 @memoized(1024)
 def dns_subdomain_with_underscore(value: str) -> Messages:
     """A subdomain whose labels may hold underscores (DNS search paths)."""
-    messages = [too_long_message(253)] if len(value) > 253 else []
+    messages = [too_long_message(253)] if size(value) > 253 else []
     if not _subdomain_underscore(value):
         messages.append(_SUBDOMAIN_UNDERSCORE_MESSAGE)
     return tuple(messages)
@@ -168,7 +173,7 @@ def dns_subdomain_with_underscore(value: str) -> Messages:
 @memoized(4096)
 def dns_1035_label(value: str) -> Messages:
     """A DNS label that begins with a letter."""
-    messages = [too_long_message(63)] if len(value) > 63 else []
+    messages = [too_long_message(63)] if size(value) > 63 else []
     if not _label_1035(value):
         messages.append(_LABEL_1035_MESSAGE)
     return tuple(messages)
@@ -186,7 +191,7 @@ def storage_version_name(value: str) -> Messages:
 @memoized(4096)
 def wildcard_subdomain(value: str) -> Messages:
     """`*.` and a subdomain."""
-    messages = [too_long_message(253)] if len(value) > 253 else []
+    messages = [too_long_message(253)] if size(value) > 253 else []
     if not _wildcard(value):
         messages.append(_WILDCARD_MESSAGE)
     return tuple(messages)
@@ -208,13 +213,13 @@ def label_key(value: str) -> Messages:
         if not prefix:
             messages.append("prefix part must be non-empty")
         else:
-            if len(prefix) > 253:
+            if size(prefix) > 253:
                 messages.append("prefix part must be no more than 253 bytes")
             if not _subdomain(prefix):
                 messages.append("prefix part " + _SUBDOMAIN_MESSAGE)
     if not name:
         messages.append("name part must be non-empty")
-    elif len(name) > 63:
+    elif size(name) > 63:
         messages.append("name part must be no more than 63 bytes")
     if not _key(name):
         messages.append("name part " + _KEY_MESSAGE)
@@ -224,7 +229,7 @@ def label_key(value: str) -> Messages:
 @memoized(4096)
 def label_value(value: str) -> Messages:
     """The value of a label."""
-    messages = ["must be no more than 63 bytes"] if len(value) > 63 else []
+    messages = ["must be no more than 63 bytes"] if size(value) > 63 else []
     if not _value(value):
         messages.append(_VALUE_MESSAGE)
     return tuple(messages)
@@ -234,7 +239,7 @@ def label_value(value: str) -> Messages:
 def port_name(value: str) -> Messages:
     """An IANA service name: up to 15 of a-z, 0-9 and single hyphens, with a letter."""
     messages = []
-    if len(value) > 15:
+    if size(value) > 15:
         messages.append(too_long_message(15))
     if not _port_name(value):
         messages.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
@@ -294,7 +299,7 @@ def _parent_directory(value: str) -> list[str]:
 @memoized(4096)
 def config_map_key(value: str) -> Messages:
     """A key of a ConfigMap or Secret: a file name."""
-    messages = [too_long_message(253)] if len(value) > 253 else []
+    messages = [too_long_message(253)] if size(value) > 253 else []
     if not _config_key(value):
         messages.append(
             regex_message(
