@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from bayplan.api.errors import FieldError
 from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import core_v1
@@ -23,6 +25,9 @@ def externally_accessible(spec: core_v1.ServiceSpec) -> bool:
 def needs_health_check(spec: core_v1.ServiceSpec) -> bool:
     """Whether a node port for health checks belongs to the service."""
     return spec.type == "LoadBalancer" and spec.external_traffic_policy == "Local"
+
+
+_NODE_PORT_TYPES = ("NodePort", "LoadBalancer")
 
 
 def needs_node_port(spec: core_v1.ServiceSpec) -> bool:
@@ -79,9 +84,11 @@ class ServiceStrategy(Strategy):
 
     def prepare_update(self, obj: core_v1.Service, old: core_v1.Service) -> None:
         super().prepare_update(obj, old)
+        _keep_allocated(obj.spec, old.spec)
         _normalize_cluster_ips(obj.spec, old.spec)
         _drop_what_the_type_left_behind(obj.spec, old.spec)
-        _keep_allocated(obj.spec, old.spec)
+        if obj.spec.type != "LoadBalancer" and old.status.load_balancer.ingress:
+            obj.status = replace(old.status, load_balancer=core_v1.LoadBalancerStatus())
 
     def validate(self, obj: core_v1.Service) -> list[FieldError]:
         return validate_service(obj)
@@ -110,30 +117,24 @@ _TRAFFIC_POLICIES = ("Cluster", "Local")
 
 def _normalize_cluster_ips(new: core_v1.ServiceSpec, old: core_v1.ServiceSpec) -> None:
     """`clusterIP` is the first of `clusterIPs`: a change of one alone is carried over to the other."""
-    if old.cluster_ip and not new.cluster_ip and new.cluster_ips == old.cluster_ips:
-        new.cluster_ips = ()
-    elif old.cluster_ips and not new.cluster_ips and new.cluster_ip == old.cluster_ip:
-        new.cluster_ip = ""
-    elif new.cluster_ip != old.cluster_ip and new.cluster_ips == old.cluster_ips and new.cluster_ip:
-        new.cluster_ips = (new.cluster_ip, *old.cluster_ips[1:])
-    elif new.cluster_ip and not new.cluster_ips:
-        new.cluster_ips = (new.cluster_ip,)
+    if not new.cluster_ips and new.cluster_ip == old.cluster_ip:
+        new.cluster_ips = old.cluster_ips
+    if new.cluster_ip != old.cluster_ip and new.cluster_ips == old.cluster_ips:
+        new.cluster_ips = (new.cluster_ip,) if new.cluster_ip else ()
 
 
 def _keep_allocated(new: core_v1.ServiceSpec, old: core_v1.ServiceSpec) -> None:
-    """What was allocated stays if the update does not mention it."""
+    """What was allocated stays if the update does not mention it; node ports go by the names of ports."""
     if "ExternalName" not in (new.type, old.type):
         new.cluster_ip = new.cluster_ip or old.cluster_ip
-        if not new.cluster_ips and new.cluster_ip == old.cluster_ip:
-            new.cluster_ips = old.cluster_ips
+        new.cluster_ips = new.cluster_ips or old.cluster_ips
     if needs_node_port(new) and needs_node_port(old):
         taken = {port.node_port for port in new.ports}
-        known = {(port.protocol, port.port): port.node_port for port in old.ports}
+        known = {port.name: port.node_port for port in old.ports}
         for port in new.ports:
-            former = known.get((port.protocol, port.port), 0)
+            former = known.get(port.name, 0)
             if not port.node_port and former not in taken:
                 port.node_port = former
-                taken.add(former)
     if needs_health_check(new) and needs_health_check(old) and not new.health_check_node_port:
         new.health_check_node_port = old.health_check_node_port
 
@@ -149,11 +150,14 @@ def _drop_what_the_type_left_behind(new: core_v1.ServiceSpec, old: core_v1.Servi
             new.ip_family_policy = None
     if new.type == "ExternalName" and new.internal_traffic_policy in _TRAFFIC_POLICIES:
         new.internal_traffic_policy = None
-    if needs_node_port(old) and not needs_node_port(new):
-        former = {(port.name, port.port, port.protocol): port.node_port for port in old.ports}
-        if all(former.get((port.name, port.port, port.protocol)) == port.node_port for port in new.ports):
-            for port in new.ports:
-                port.node_port = 0
+    former = {0, *(port.node_port for port in old.ports)}
+    if (
+        old.type in _NODE_PORT_TYPES
+        and new.type not in _NODE_PORT_TYPES
+        and former.issuperset(port.node_port for port in new.ports)
+    ):
+        for port in new.ports:
+            port.node_port = 0
     if (
         needs_health_check(old)
         and not needs_health_check(new)
