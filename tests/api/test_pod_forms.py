@@ -116,6 +116,18 @@ def test_what_was_not_asked_for_last_is_not_remembered() -> None:
     assert not forms.knows(first)
 
 
+@pytest.mark.parametrize(("spare", "is_remembered"), [(0, True), (-1, False)])
+def test_long_forms_are_not_remembered(monkeypatch: pytest.MonkeyPatch, spare: int, is_remembered: bool) -> None:
+    spec = _spec("token")
+    monkeypatch.setattr(pod_forms, "_LONGEST_FORM", len(form_of(spec)) + spare)
+    forms = ValidForms()
+    assert not forms.knows(spec)
+    forms.remember(spec)
+    assert forms.has_just_known(spec) is is_remembered
+    assert not forms.has_just_known(_spec("token"))
+    assert forms.knows(_spec("token")) is is_remembered
+
+
 def test_claims_named_after_the_pod_and_pods_of_one_node_are_not_remembered() -> None:
     forms = ValidForms()
     ephemeral = core_v1.Volume(name="data", ephemeral=core_v1.EphemeralVolumeSource())
