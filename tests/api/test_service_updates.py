@@ -82,6 +82,7 @@ def test_node_ports_that_are_not_new_go_with_the_type(old: Tree, new: Tree, node
         pytest.param(DUAL, {"clusterIP": "10.0.0.5", "type": "ExternalName"}, "", [], id="the first goes with the type"),
         pytest.param(DUAL, {"type": "ExternalName", **DUAL, "clusterIP": ""}, "", [], id="clearing one clears them"),
         pytest.param(DUAL, {"type": "ExternalName", "clusterIP": "10.0.0.6", "clusterIPs": ["10.0.0.6"]}, "10.0.0.6", ["10.0.0.6"], id="others are refused later"),
+        pytest.param(DUAL, {"type": "ExternalName", "clusterIP": "10.0.0.5", "clusterIPs": ["10.0.0.7"]}, "10.0.0.5", ["10.0.0.7"], id="another list is refused"),
         pytest.param({"type": "ExternalName", **DUAL}, {"type": "ExternalName", **DUAL}, *DUAL.values(), id="no change of type"),
     ],
 )  # fmt: skip
