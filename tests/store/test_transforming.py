@@ -73,6 +73,33 @@ def test_what_was_put_here_is_not_read_again() -> None:
     asyncio.run(run())
 
 
+def test_events_tell_what_was_there_before_in_its_own_form() -> None:
+    class Later(Marked):
+        """Only values that begin with the mark are kept in another form."""
+
+        def from_storage(self, key: str, value: bytes) -> bytes:
+            return value.removeprefix(self._mark)
+
+    async def run() -> None:
+        below = MemoryStore(clock=SystemClock())
+        store = TransformingStore(below, lambda _: Later(b"1"))
+        await store.open()
+        seen: list[tuple[bytes | None, bytes | None]] = []
+        await store.watch("/", 1, lambda events: seen.extend((event.value, event.previous) for event in events))
+        for value in (b"1old", b"plain", b"plainer", b"1new"):
+            await below.put("/a", value)
+        await below.delete("/a")
+        assert seen == [
+            (b"old", None),
+            (b"plain", b"old"),
+            (b"plainer", b"plain"),
+            (b"new", b"plainer"),
+            (None, b"new"),
+        ]
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("stays", [False, True])
 @pytest.mark.parametrize(("marks", "outdated"), [((b"1", b"2"), False), ((b"9", b"2"), True), ((b"1", b"9"), True)])
 def test_a_value_is_outdated_if_one_of_its_forms_is(marks: tuple[bytes, bytes], outdated: bool, stays: bool) -> None:

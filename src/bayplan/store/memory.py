@@ -251,6 +251,6 @@ class _Done:
 
 def _before(event: Event) -> KeyValue | None:
     """The key as it was before `event`. A deletion ends the incarnation that it names, an update continues its own."""
-    if event.previous_revision == 0 or event.previous is None:
+    if event.previous is None:
         return None
     return KeyValue(event.key, event.previous, event.create_revision, event.previous_revision)

@@ -8,11 +8,14 @@ from typing import Any, cast
 
 import pytest
 
+from bayplan.store.copying import StoredEntry
+from bayplan.store.errors import StoreUnavailable
 from bayplan.store.etcd import contents
-from bayplan.store.etcd.client import EtcdClient
-from bayplan.store.etcd.contents import EtcdContents
+from bayplan.store.etcd.client import EtcdClient, TxnResult
+from bayplan.store.etcd.contents import EtcdContents, EtcdTarget, reached
 from bayplan.store.etcd.errors import EtcdLeaseNotFound
 from bayplan.store.etcd.layout import KeyLayout
+from bayplan.testing.clock import ManualClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +76,68 @@ def test_keys_have_the_time_that_their_lease_has_left_and_those_that_have_ended_
 
     assert asyncio.run(read()) == [None, 60.0, 60.0]
     assert client.leases == [1, 2, 3], "each lease is asked for once"
+
+
+class Writes:
+    """Notes how many operations each transaction has."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    async def transaction(self, compare: list[Any], writes: list[Any]) -> TxnResult:
+        assert len(compare) == len(writes)
+        self.sizes.append(len(writes))
+        return TxnResult(True, 1, ())
+
+
+@pytest.mark.parametrize(
+    ("weights", "sizes"),
+    [
+        pytest.param([], [], id="nothing"),
+        pytest.param([1, 1, 1], [3], id="as many as there may be"),
+        pytest.param([1, 1, 1, 1], [3, 1], id="one more"),
+        pytest.param([5, 5], [2], id="as much as there may be"),
+        pytest.param([5, 6, 4], [1, 2], id="more"),
+        pytest.param([5, 6, 5], [1, 1, 1], id="more each time"),
+        pytest.param([50], [1], id="one that is larger goes alone"),
+        pytest.param([50, 1], [1, 1], id="and what follows it"),
+    ],
+)
+def test_transactions_are_neither_too_many_nor_too_large(
+    weights: list[int], sizes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A weight is a value's length and twice its key's."""
+    monkeypatch.setattr(contents, "_MOST_WRITES", 3)
+    monkeypatch.setattr(contents, "_MOST_BYTES", 50)
+    client = Writes()
+    target = EtcdTarget(cast(EtcdClient, client), KeyLayout("/registry"), ManualClock())
+    entries = [StoredEntry("k", b"x" * (weight * 5 - 2), None) for weight in weights]
+    asyncio.run(target.write(entries))
+    assert client.sizes == sizes
+
+
+class Member:
+    """Comes one revision further each time that it is asked for what the others agree on."""
+
+    endpoint = "127.0.0.1:2379"
+
+    def __init__(self, revision: int) -> None:
+        self.revision = revision
+
+    async def range(self, _: bytes, *, count_only: bool, serializable: bool = False) -> Any:
+        assert count_only
+        if not serializable:
+            self.revision += 1
+        return self
+
+
+@pytest.mark.parametrize(("revision", "asked"), [(7, 7), (8, 8), (5, 7)])
+def test_a_member_that_is_behind_is_waited_for(revision: int, asked: int) -> None:
+    member = Member(revision)
+    asyncio.run(reached(cast(EtcdClient, member), 7))
+    assert member.revision == asked
+
+
+def test_a_member_that_stays_behind_is_named() -> None:
+    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:2379 does not come to revision 99"):
+        asyncio.run(reached(cast(EtcdClient, Member(1)), 99))
