@@ -29,6 +29,7 @@ from bayplan.api.types import (
     networking_v1,
     resource_v1,
     resource_v1alpha3,
+    storage_v1,
 )
 from bayplan.api.validation.ip_warnings import MOST_WARNINGS
 
@@ -305,3 +306,13 @@ def test_what_drivers_say_of_devices_goes_with_their_allocation(
     new = claim(*({"a", "b"} - set(freed)))
     strategy("resource.k8s.io", "v1", "resourceclaims").prepare_status_update(new, claim("a", "b"))
     assert [one.device for one in new.status.devices] == left
+
+
+@pytest.mark.parametrize(("more", "wrong"), [(0, []), (1, ["status.attachmentMetadata", "status.attachError.message"])])
+def test_attachments_tell_so_much_at_most(more: int, wrong: list[str]) -> None:
+    status = storage_v1.VolumeAttachmentStatus(
+        attachment_metadata={"ké": "é" * 131070 + "x" * (1 + more)},
+        attach_error=storage_v1.VolumeError(message="é" * 512 + "x" * more),
+    )
+    made = storage_v1.VolumeAttachment(status=status)
+    assert told(strategy("storage.k8s.io", "v1", "volumeattachments").validate_status_update(made, made)) == wrong
