@@ -179,3 +179,21 @@ def test_sessions_last_three_hours_unless_they_say_otherwise(given: Tree | None,
     assert config is not None
     assert config.client_ip is not None
     assert config.client_ip.timeout_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "expected"),
+    [
+        ("ExternalName", "Cluster", None),
+        ("ExternalName", "Bad", "Bad"),
+        ("ExternalName", None, None),
+        ("ClusterIP", "Local", "Local"),
+        ("ClusterIP", None, "Cluster"),
+    ],
+)
+def test_external_names_have_no_policy_for_traffic(kind: str, given: str | None, expected: str | None) -> None:
+    made = service({"type": kind, "internalTrafficPolicy": given, "clusterIP": "10.0.0.5"})
+    STRATEGY.default(made)
+    STRATEGY.prepare_create(made)
+    assert made.spec.internal_traffic_policy == expected
+    assert made.spec.cluster_ips == ("10.0.0.5",)

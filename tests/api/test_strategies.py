@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from bayplan.api import codec
+from bayplan.api.errors import ErrorType
 from bayplan.api.kinds import KindTable
 from bayplan.api.optional_kinds import (
     COMPOSITE_POD_GROUP,
@@ -22,6 +23,7 @@ from bayplan.api.strategies.base import Strategy
 from bayplan.api.types import (
     autoscaling_v1,
     batch_v1,
+    certificates_v1,
     certificates_v1beta1,
     core_v1,
     discovery_v1,
@@ -316,3 +318,18 @@ def test_attachments_tell_so_much_at_most(more: int, wrong: list[str]) -> None:
     )
     made = storage_v1.VolumeAttachment(status=status)
     assert told(strategy("storage.k8s.io", "v1", "volumeattachments").validate_status_update(made, made)) == wrong
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "forbidden"),
+    [("", "YQ==", 0), ("YQ==", "YQ==", 0), ("YQ==", "Yg==", 1), ("YQ==", "", 1), ("", "", 0)],
+)
+def test_a_certificate_that_was_issued_stays(before: str, now: str, forbidden: int) -> None:
+    old, new = (
+        certificates_v1.CertificateSigningRequest(
+            status=certificates_v1.CertificateSigningRequestStatus(certificate=one)
+        )
+        for one in (before, now)
+    )
+    found = strategy("certificates.k8s.io", "v1", "certificatesigningrequests").validate_status_update(new, old)
+    assert [one.type for one in found].count(ErrorType.FORBIDDEN) == forbidden

@@ -143,7 +143,7 @@ def _check_queuing(errors: Errors, path: str, queuing: flowcontrol_v1.QueuingCon
     elif queuing.hand_size > queuing.queues:
         text = f"should not be greater than queues ({queuing.queues})"
         errors.append(invalid(f"{path}.handSize", queuing.hand_size, text))
-    elif queuing.queues > 0 and math.ceil(math.log2(queuing.queues) * queuing.hand_size) > _MAX_HASH_BITS:
+    elif math.ceil(math.log2(queuing.queues) * queuing.hand_size) > _MAX_HASH_BITS:
         text = (
             f"required entropy bits of deckSize {queuing.queues} and handSize {queuing.hand_size} should not be greater "
             f"than {_MAX_HASH_BITS}"
