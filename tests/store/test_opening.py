@@ -203,3 +203,60 @@ def test_a_current_value_that_is_gone_is_named(tmp_path: Path) -> None:
         assert caught.value.lost == (("/b", 2),)
 
     in_store(path, read, settings=DIRECT)
+
+
+@pytest.mark.parametrize(
+    ("header", "rest", "told"),
+    [
+        pytest.param(bytes(32), bytes(24 + PAGE), "", id="nothing was written yet"),
+        pytest.param(bytes(32), bytes(PAGE) + b"x" * 24, "the header of the write-ahead log is damaged", id="it was"),
+        pytest.param(b"x" * 32, bytes(24 + PAGE), "the header of the write-ahead log is damaged", id="no header"),
+        pytest.param(b"x" * 32, bytes(24), "", id="no page fits in"),
+        pytest.param(b"x" * 32, bytes(25), "the header of the write-ahead log is damaged", id="one fits in"),
+    ],
+)
+def test_a_log_whose_header_was_not_written_has_nothing_in_it(
+    tmp_path: Path, header: bytes, rest: bytes, told: str
+) -> None:
+    (tmp_path / "store.db-wal").write_bytes(header + rest)
+    assert wal_error(tmp_path / "store.db") == told
+
+
+class Pragmas:
+    """A connection to a file with so many pages, and what it is told to do."""
+
+    def __init__(self, pages: int, free: int) -> None:
+        self._known = {"PRAGMA freelist_count": free, "PRAGMA page_count": pages}
+        self.told: list[str] = []
+
+    def execute(self, statement: str) -> Pragmas:
+        self._found = self._known.get(statement, 0)
+        if statement not in self._known:
+            self.told.append(statement.removeprefix("PRAGMA "))
+        return self
+
+    def fetchone(self) -> tuple[int]:
+        return (self._found,)
+
+    def fetchall(self) -> list[tuple[int]]:
+        return [(self._found,)]
+
+
+@pytest.mark.parametrize(
+    ("pages", "free", "told", "remains"),
+    [
+        pytest.param(300, 127, ["shrink_memory"], False, id="little is free"),
+        pytest.param(300, 128, ["shrink_memory"], False, id="as much as may be free"),
+        pytest.param(300, 129, ["incremental_vacuum(1)", "shrink_memory"], False, id="a page more"),
+        pytest.param(300, 138, ["incremental_vacuum(10)", "shrink_memory"], False, id="as many as are cut off at a time"),
+        pytest.param(300, 139, ["incremental_vacuum(10)"], True, id="more"),
+        pytest.param(1000, 200, ["shrink_memory"], False, id="a fifth of a large file"),
+        pytest.param(1000, 201, ["incremental_vacuum(2)", "shrink_memory"], False, id="more than that"),
+    ],
+)  # fmt: skip
+def test_pages_that_are_free_are_cut_off(pages: int, free: int, told: list[str], remains: bool, tmp_path: Path) -> None:
+    connection = Pragmas(pages, free)
+    store_file = file.SqliteFile(tmp_path / "store.db", SqliteSettings())
+    store_file._writer = connection  # type: ignore[assignment]
+    assert store_file.give_back(10) is remains
+    assert connection.told == told
