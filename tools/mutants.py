@@ -180,6 +180,34 @@ EQUIVALENT: Final = {
         "if found is None or SELECTED_NODE in claim.metadata.annotations or claims.candidates[class_name]:",
         "if found is not None or SELECTED_NODE in claim.metadata.annotations or claims.candidates[class_name]:",
     ): "node by node, the answers are those of all at once",
+    (
+        "if int(obj.metadata.annotations[_TEMPLATE_GENERATION]) < 1:",
+        "if int(obj.metadata.annotations[_TEMPLATE_GENERATION]) <= 1:",
+    ): "a first generation is written anew as what it is",
+    (
+        "elif following is not None and following < feature:",
+        "elif following is not None and following <= feature:",
+    ): "the same feature twice is a case of its own",
+    (
+        "if isinstance(obj, events_v1.Event) and isinstance(old, events_v1.Event):",
+        "if isinstance(obj, events_v1.Event) or isinstance(old, events_v1.Event):",
+    ): "both come in the version that the request names",
+    (
+        "if part is None or whole is None or not part.is_strictly_inside(whole):",
+        "if part is None and whole is None or not part.is_strictly_inside(whole):",
+    ): "what is no block of addresses has been told before",
+    (
+        "count = len(keys) if limit <= 0 else self._keys.count(start, end)",
+        "count = len(keys) if limit < 0 else self._keys.count(start, end)",
+    ): "which of two ways is quicker: without a limit both count the same keys",
+    (
+        "if entry is not None and (revision == 0 or entry[0] <= revision):",
+        "if entry is not None and (revision == 0 or entry[0] < revision):",
+    ): "which of two ways is quicker: a range of one key finds it too",
+    (
+        "if not self._marks or self._marks[-1][1] < revision:",
+        "if not self._marks or self._marks[-1][1] <= revision:",
+    ): "a revision that is marked again ages once more, which says nothing new",
 }
 """Changes of a line that mean the same as the original, and why: they are neither noticed nor survivors."""
 
