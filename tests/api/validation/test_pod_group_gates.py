@@ -7,12 +7,16 @@ from typing import Any
 import pytest
 
 from bayplan.api import codec
+from bayplan.api.conversions.kinds import convert
 from bayplan.api.feature_gates import (
     COMPOSITE_POD_GROUPS,
     POD_GROUP_PREEMPTION_POLICY,
     TOPOLOGY_AWARE,
     WORKLOAD_PREEMPTION,
 )
+from bayplan.api.kinds import Kind
+from bayplan.api.optional_kinds import NEWER_POD_GROUP, NEWER_WORKLOAD, POD_GROUP, WORKLOAD
+from bayplan.api.strategies import strategy_for
 from bayplan.api.types import scheduling_v1alpha2, scheduling_v1alpha3
 from bayplan.api.validation.newer_pod_groups import gate_composite, gate_group, gate_workload
 from bayplan.api.validation.pod_groups import apply_gates
@@ -112,3 +116,32 @@ def test_templates_of_workloads_keep_what_those_of_their_names_had() -> None:
     new = workload(podGroupTemplates=[template(name, **PREEMPTS) for name in ("new", "had-not", "had")])
     gate_workload(new, old, ())
     assert [one.preemption_policy for one in new.spec.pod_group_templates] == [None, None, "Never"]
+
+
+@BEFORE
+@pytest.mark.parametrize("is_on", [True, False])
+@pytest.mark.parametrize(
+    ("newer", "older", "spec", "field"),
+    [
+        (NEWER_POD_GROUP, POD_GROUP, {**BASIC, **PARENT}, "parentCompositePodGroupName"),
+        (
+            NEWER_WORKLOAD,
+            WORKLOAD,
+            {"compositePodGroupTemplates": [template("c", podGroupTemplates=[template("l")])]},
+            "compositePodGroupTemplates",
+        ),
+    ],
+    ids=["group", "workload"],
+)
+def test_fields_that_only_newer_versions_have(
+    newer: Kind, older: Kind, spec: dict[str, Any], field: str, is_on: bool, has_old: bool, had_it: bool, is_kept: bool
+) -> None:
+    """The version in which both are stored keeps them in an annotation."""
+
+    def stored(spec: dict[str, Any]) -> Any:
+        return convert(codec.from_tree(newer.type, {"metadata": {"name": "g"}, "spec": spec}), newer, older)
+
+    rest = {name: value for name, value in spec.items() if name != field}
+    found, old = stored(spec), stored(spec if had_it else rest) if has_old else None
+    strategy_for(older).apply_gates(found, old, {COMPOSITE_POD_GROUPS} if is_on else set())
+    assert (field in codec.to_tree(convert(found, older, newer))["spec"]) == (is_on or is_kept)
