@@ -124,7 +124,7 @@ def _normalize_cluster_ips(new: core_v1.ServiceSpec, old: core_v1.ServiceSpec) -
 
 
 def _keep_allocated(new: core_v1.ServiceSpec, old: core_v1.ServiceSpec) -> None:
-    """What was allocated stays if the update does not mention it; node ports go by the names of ports."""
+    """What was allocated stays if the update does not mention it."""
     if "ExternalName" not in (new.type, old.type):
         new.cluster_ip = new.cluster_ip or old.cluster_ip
         new.cluster_ips = new.cluster_ips or old.cluster_ips

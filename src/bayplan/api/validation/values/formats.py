@@ -57,8 +57,8 @@ def regex_message(text: str, pattern: str, *examples: str) -> str:
 
 
 def size(text: str) -> int:
-    """Bytes of a text, which is what Kubernetes counts where it says characters."""
-    return len(text) if text.isascii() else len(text.encode())
+    """Bytes of a text, as Go counts."""
+    return len(text.encode())
 
 
 def too_long_message(limit: int) -> str:
