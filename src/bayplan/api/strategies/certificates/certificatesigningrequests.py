@@ -200,7 +200,7 @@ def _check_approval(
     new: certificates_v1.CertificateSigningRequestStatus,
     old: certificates_v1.CertificateSigningRequestStatus,
 ) -> None:
-    """Approval and denial are decided through their own subresource only."""
+    """Only `approval` adds these."""
     for kind in ("Approved", "Denied"):
         held, holds = (sum(one.type == kind for one in status.conditions) for status in (old, new))
         if holds > held:

@@ -116,7 +116,7 @@ _TRAFFIC_POLICIES = ("Cluster", "Local")
 
 
 def _normalize_cluster_ips(new: core_v1.ServiceSpec, old: core_v1.ServiceSpec) -> None:
-    """`clusterIP` is the first of `clusterIPs`: a change of one alone is carried over to the other."""
+    """A change of `clusterIP` alone is one of `clusterIPs`."""
     if not new.cluster_ips and new.cluster_ip == old.cluster_ip:
         new.cluster_ips = old.cluster_ips
     if new.cluster_ip != old.cluster_ip and new.cluster_ips == old.cluster_ips:
@@ -140,7 +140,7 @@ def _keep_allocated(new: core_v1.ServiceSpec, old: core_v1.ServiceSpec) -> None:
 
 
 def _drop_what_the_type_left_behind(new: core_v1.ServiceSpec, old: core_v1.ServiceSpec) -> None:
-    """Fields that belonged to the old type and were not touched go when the type changes."""
+    """Untouched fields of the old type go with it."""
     if new.type == "ExternalName" and old.type != "ExternalName":
         if new.cluster_ip == old.cluster_ip and new.cluster_ips == old.cluster_ips:
             new.cluster_ip, new.cluster_ips = "", ()

@@ -160,7 +160,7 @@ def _check_subject(errors: Errors, path: str, subject: flowcontrol_v1.Subject) -
     if subject.kind not in _SUBJECTS:
         errors.append(unsupported(f"{path}.kind", subject.kind, sorted(_SUBJECTS)))
         return
-    for kind, (field, attribute) in sorted(_SUBJECTS.items(), key=lambda one: one[0] != subject.kind):  # its own first
+    for kind, (field, attribute) in sorted(_SUBJECTS.items(), key=lambda one: one[0] != subject.kind):
         member = getattr(subject, attribute)
         if kind != subject.kind:
             if member is not None:
