@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.fuzz import allocators
 from tests.fuzz.cases import Case, Cases
 from tests.fuzz.isolation import enter_own_network
+from tests.fuzz.leftovers import Leftovers
 from tests.fuzz.piped import fuzz_pipe
 from tests.fuzz.target import Cluster
 from tests.fuzz.verdicts import is_fault
@@ -50,6 +51,7 @@ class Run:
         self._sorts: set[tuple[int, bytes]] = set()
         self._slow: list[Case] = []
         self._memory: list[float] = []
+        self._leftovers = Leftovers(cluster.address)
 
     async def play(self, total: int) -> None:
         """Send requests until there were enough or time is over, then look at what they cost."""
@@ -117,7 +119,9 @@ class Run:
         await connection.close()
 
     async def _judge_memory(self) -> None:
-        """Both processes return to what they had early in the run."""
+        """Both processes return to what they had early in the run, once what it has made is deleted."""
+        if left := self._leftovers.delete():
+            print(f"{len(left)} objects cannot be deleted: {left[:_MOST_TOLD]}")
         deadline, allowed = time.monotonic() + REST_SECONDS, [one * MOST_GROWTH for one in self._memory]
         while True:
             found = self._cluster.resident_mib()
