@@ -25,32 +25,33 @@ class Leftovers:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._before = frozenset(self._objects())
+        self.before = frozenset(self._objects())
+        """Paths of what was there."""
 
     def delete(self) -> list[str]:
         """Delete them, whatever holds them back. Returns the paths of those that do not go."""
         deadline = time.monotonic() + _PATIENCE
-        while (left := sorted(set(self._objects()) - self._before)) and time.monotonic() < deadline:
+        while (left := sorted(set(self._objects()) - self.before)) and time.monotonic() < deadline:
             for path in left:
-                self._ask("PATCH", path, _UNHELD, "application/merge-patch+json")
-                self._ask("DELETE", path, _LEAVES)
+                self.ask("PATCH", path, _UNHELD, "application/merge-patch+json")
+                self.ask("DELETE", path, _LEAVES)
             time.sleep(1.0)
         return left
 
     def _objects(self) -> Iterator[str]:
         """The paths of all objects that can be deleted."""
-        groups = self._ask("GET", "/apis")["groups"]
+        groups = self.ask("GET", "/apis")["groups"]
         for version in ("/api/v1", *(f"/apis/{group['preferredVersion']['groupVersion']}" for group in groups)):
-            for resource in self._ask("GET", version).get("resources", ()):
+            for resource in self.ask("GET", version).get("resources", ()):
                 name = resource["name"]
                 if "/" in name or name in _MADE_BY_ITSELF or not {"list", "delete"} <= set(resource["verbs"]):
                     continue
-                for item in self._ask("GET", f"{version}/{name}").get("items") or ():
+                for item in self.ask("GET", f"{version}/{name}").get("items") or ():
                     metadata = item["metadata"]
                     place = f"/namespaces/{metadata['namespace']}" if resource["namespaced"] else ""
                     yield f"{version}{place}/{name}/{quote(metadata['name'], safe='')}"
 
-    def _ask(self, method: str, path: str, body: bytes | None = None, content_type: str = "application/json") -> Any:
+    def ask(self, method: str, path: str, body: bytes | None = None, content_type: str = "application/json") -> Any:
         """The answer; `{}` if the request is refused."""
         target = self._target
         headers = {"Authorization": f"Bearer {target.token}", "Content-Type": content_type}
