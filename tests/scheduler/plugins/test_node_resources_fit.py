@@ -26,6 +26,15 @@ def fit_of(planner: Planner, asked: Any) -> NodeResourcesFit:
     return plugin
 
 
+def check_scores_of_each_alone(planner: Planner, asked: Any) -> None:
+    """Each node scores alone what it scores among all, and not all score alike."""
+    plugin, state = fit_of(planner, asked), planner.cycle_for(asked).evaluation(asked.shape).state
+    plugin.pre_score(state, asked.shape, planner.snapshot.all_rows)
+    every = plugin.score(state, asked.shape, planner.snapshot.all_rows).tolist()
+    assert [plugin.score_row(state, asked.shape, row) for row in range(len(every))] == every
+    assert len(set(every)) > 2
+
+
 @pytest.mark.parametrize("strategy", ["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"])
 def test_a_node_alone_is_scored_as_among_all(strategy: str) -> None:
     resources = [{"name": "cpu", "weight": 3}, {"name": "memory", "weight": 1}]
@@ -40,11 +49,7 @@ def test_a_node_alone_is_scored_as_among_all(strategy: str) -> None:
     nodes = [node("a"), node("b", cpu="2"), node("c", memory="1Gi"), node("d", cpu="0")]
     planner = Planner([*nodes, pod("there", cpu="1", memory="3Gi", on="a")], config)
     asked = planner.pod(pod("p", cpu="700m", memory="300Mi"))
-    plugin, state = fit_of(planner, asked), planner.cycle_for(asked).evaluation(asked.shape).state
-    plugin.pre_score(state, asked.shape, planner.snapshot.all_rows)
-    every = plugin.score(state, asked.shape, planner.snapshot.all_rows).tolist()
-    assert [plugin.score_row(state, asked.shape, row) for row in range(4)] == every
-    assert len(set(every)) > 2
+    check_scores_of_each_alone(planner, asked)
 
 
 @pytest.mark.parametrize(
@@ -163,11 +168,7 @@ def test_a_node_alone_is_scored_as_among_all_also_by_devices_and_disks(strategy:
     slices = [slice_of("b", device("one"), device("two")), slice_of("c", *(device(f"d{n}") for n in range(5)))]
     planner = Planner([*nodes, *there, *slices, device_class("gpu", extendedResourceName=GPU)], config)
     asked = planner.pod(asking(pod("p", cpu="1", memory="1Gi"), gpu="1", ephemeral_storage="2Gi"))
-    plugin, state = fit_of(planner, asked), planner.cycle_for(asked).evaluation(asked.shape).state
-    plugin.pre_score(state, asked.shape, planner.snapshot.all_rows)
-    every = plugin.score(state, asked.shape, planner.snapshot.all_rows).tolist()
-    assert [plugin.score_row(state, asked.shape, row) for row in range(4)] == every
-    assert len(set(every)) > 2
+    check_scores_of_each_alone(planner, asked)
 
 
 @pytest.mark.parametrize(
